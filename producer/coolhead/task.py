@@ -1,0 +1,114 @@
+"""A task: questions and policy under a name, in a TOML file that producers and workers share.
+
+Guarantee: a `Task` that exists has valid questions and a valid policy; a file that does not parse
+is refused with its name, the place and the rule.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from coolhead.errors import ContractError, InvalidTask, UnknownTask, one_line
+from coolhead.policy import Policy
+from coolhead.questions import Questions, explain
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class LabelFormat(BaseModel):
+    """How people write the labels of one question: `first` is the number of the lowest level."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: int = 0
+
+
+class Task(BaseModel):
+    """Named questions with their policy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    description: str = ""
+    questions: Questions
+    policy: Policy = Policy()
+    labels: Annotated[dict[str, LabelFormat], Field(default_factory=dict)]
+
+    @classmethod
+    def parse(cls, text: str, source: str = "task") -> Task:
+        """Read a task from TOML.
+
+        Raises:
+            InvalidTask: names `source`, the place and the rule.
+        """
+        try:
+            raw = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidTask(f"{source}: {one_line(str(error))}") from None
+        return cls.build(raw, source)
+
+    @classmethod
+    def build(cls, raw: dict[str, Any], source: str = "task") -> Task:
+        """Read a task from plain data; errors as in `parse`."""
+        try:
+            questions = Questions.parse(raw.get("questions"))
+            policy = Policy.parse(raw.get("policy"))
+            task = cls.model_validate({**raw, "questions": questions, "policy": policy})
+        except ValidationError as error:
+            raise InvalidTask(f"{source}: {explain(error, 'task')}") from None
+        except ContractError as error:
+            raise InvalidTask(f"{source}: {error}") from None
+        unknown = (set(task.policy.per_question) | set(task.labels)) - set(questions.root)
+        if not _NAME.fullmatch(task.name):
+            raise InvalidTask(f"{source}: name: use 1..64 of a-z, 0-9, '-' and '_'")
+        if unknown:
+            raise InvalidTask(f"{source}: no question is called {sorted(unknown)[0]!r}")
+        return task
+
+    @classmethod
+    def load(cls, path: Path) -> Task:
+        """Read a task file.
+
+        Raises:
+            InvalidTask: unreadable, or as in `parse`.
+        """
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidTask(f"{path}: {one_line(str(error))}") from None
+        return cls.parse(text, str(path))
+
+
+class TaskBook(dict[str, Task]):
+    """Tasks by name."""
+
+    @classmethod
+    def load(cls, folder: Path | None) -> TaskBook:
+        """All `*.toml` of a folder; None gives an empty book.
+
+        Raises:
+            InvalidTask: a file does not parse, or two files use one name.
+        """
+        book = cls()
+        for path in sorted(folder.glob("*.toml")) if folder else ():
+            task = Task.load(path)
+            if task.name in book:
+                raise InvalidTask(f"{path}: another file already defines {task.name!r}")
+            book[task.name] = task
+        return book
+
+    def find(self, name: str) -> Task:
+        """The task of that name.
+
+        Raises:
+            UnknownTask: names those that exist.
+        """
+        if name in self:
+            return self[name]
+        known = ", ".join(sorted(self)) or "none"
+        raise UnknownTask(f"no task {name[:64]!r} here; known: {known}")
