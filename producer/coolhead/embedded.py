@@ -1,27 +1,34 @@
 """An embedded Valkey for one machine: a real server that needs no installation.
 
 Guarantee: append-only file synced every second, `noeviction`, reachable only through a unix
-socket in its own folder (mode 0700); starting twice on one folder adopts the running server
-(also one left over by a killed parent); a stopped server leaves no process.
+socket (mode 0700) in its own folder; at most one server ever runs on a folder: starting again
+adopts the running one (also one left over by a killed parent, also when two start at once); a
+stopped server leaves no process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from coolhead.errors import QueueUnreachable
 
 _SOCKET = "valkey.sock"
 _PID = "valkey.pid"
+_LOCK = "valkey.lock"
 _LONGEST_SOCKET_PATH = 100  # bytes; sun_path has 104 on macOS and 108 on Linux
 
 
@@ -36,7 +43,7 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         """`unix://` and the path of the socket."""
-        return f"unix://{self.folder / _SOCKET}"
+        return f"unix://{quote(str(self.folder / _SOCKET))}"
 
     @classmethod
     def start(cls, folder: Path, timeout_s: float = 10.0) -> EmbeddedServer:
@@ -51,10 +58,10 @@ class EmbeddedServer:
             raise QueueUnreachable(f"{folder} is too long for a unix socket: choose a shorter folder")
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with _alone_in(folder):
+                return cls._adopt(folder) or cls._launch(folder, timeout_s)
         except OSError as error:
-            raise QueueUnreachable(f"can't create {folder}: {error.strerror}") from None
-        running = cls._adopt(folder)
-        return running or cls._launch(folder, timeout_s)
+            raise QueueUnreachable(f"can't run a server in {folder}: {error.strerror or error}") from None
 
     @classmethod
     def _adopt(cls, folder: Path) -> EmbeddedServer | None:
@@ -75,29 +82,33 @@ class EmbeddedServer:
                 start_new_session=True,  # Ctrl-C in a terminal must not end it before its clients
             )
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and process.poll() is None:
             pid = _ping(folder)
             if pid is not None:
                 return cls(folder, pid, process)
-            if process.poll() is not None:
-                break
             time.sleep(0.01)
         process.kill()
         process.wait()
         raise QueueUnreachable(f"the embedded Valkey did not start: see {log}")
 
+    def running(self) -> bool:
+        """True while the server's process is there."""
+        return _alive(self.pid) if self._process is None else self._process.poll() is None
+
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Save and end the server; returns when its socket no longer answers."""
-        client = redis.Redis(unix_socket_path=str(self.folder / _SOCKET))
+        """Write everything to disk and end the server; one that does not end in time is killed."""
+        client = _client(self.folder, timeout_s)
         try:
-            client.shutdown(nosave=True)
+            client.shutdown(nosave=True)  # NOSAVE speaks of snapshots; the append-only file is synced
         except redis.RedisError:
-            _kill(self.pid)
+            _signal(self.pid, signal.SIGTERM)
         finally:
             client.close()
+        if not _ended(self.pid, timeout_s):
+            _signal(self.pid, signal.SIGKILL)
+            _ended(self.pid, timeout_s)
         if self._process is not None:
-            self._process.wait(timeout_s)
-        _await_end(self.pid, timeout_s)
+            self._process.wait()
 
     def __enter__(self) -> EmbeddedServer:
         return self
@@ -135,32 +146,69 @@ def _arguments(folder: Path) -> list[str]:
     return [part for key, value in options.items() for part in (f"--{key}", value)]
 
 
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Look and launch in one go: two servers on one append-only file would destroy it."""
+    with (folder / _LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _client(folder: Path, timeout_s: float) -> redis.Redis:
+    """A connection that asks once: the library's own retries would take seconds per question."""
+    retry = Retry(NoBackoff(), 0)
+    return redis.Redis(unix_socket_path=str(folder / _SOCKET), socket_timeout=timeout_s, retry=retry)
+
+
 def _ping(folder: Path) -> int | None:
-    """The pid of the server behind the folder's socket, or None."""
-    client = redis.Redis(unix_socket_path=str(folder / _SOCKET), socket_timeout=1.0)
+    """The pid of the server behind the folder's socket, or None when nobody listens there.
+
+    Raises:
+        QueueUnreachable: somebody listens and does not answer; a second server must not start.
+    """
+    client = _client(folder, 1.0)
     try:
         return int(client.info("server")["process_id"])
+    except redis.TimeoutError:
+        raise QueueUnreachable(f"the server in {folder} is there but does not answer") from None
     except redis.RedisError:
         return None
     finally:
         client.close()
 
 
-def _kill(pid: int) -> None:
+def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, number)
 
 
-def _await_end(pid: int, timeout_s: float) -> None:
-    """Wait until no process `pid` is left; an adopted server is not our child to wait for."""
+def _ended(pid: int, timeout_s: float) -> bool:
+    """Wait until no process `pid` is left; False when it still is after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
-    while _alive(pid) and time.monotonic() < deadline:
+    while _alive(pid):
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(0.01)
+    return True
 
 
 def _alive(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        # An ended child stays in the process table until it is waited for, whoever holds its handle.
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):
+    except ProcessLookupError:
         return False
-    return True
+    except PermissionError:
+        return True
+    return not _waits_for_burial(pid)
+
+
+def _waits_for_burial(pid: int) -> bool:
+    """True for a process that has ended and whose parent is slow to notice, as in some containers."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state == "Z"

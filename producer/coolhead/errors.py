@@ -196,6 +196,8 @@ class InvalidLabels(NodeError, ValueError):
 class FitMismatch(NodeError):
     """The fit was made for another model, question or plan."""
 
+    exit_code = 3
+
 
 class FitFailed(NodeError):
     """The labels at hand can't support a fit."""

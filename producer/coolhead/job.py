@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coolhead.errors import FunctionRefused, InvalidJob, InvalidState, UnknownVersion, one_line
 from coolhead.policy import Lane, Policy
-from coolhead.questions import Content, Questions, canonical, explain
+from coolhead.questions import Content, Questions, canonical, explain, holds_nul
 
 VERSION = 1
 FUNCTION = "coolhead.job.decide"
@@ -75,19 +75,10 @@ def _check_bytes(state: Content) -> None:
         raise InvalidState("the state holds a lone surrogate: it is not valid Unicode") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidState(f"the state is not JSON: {one_line(str(error))}") from None
-    if "\\u0000" in text and "\0" in _flat(json.loads(text)):
+    if holds_nul(text):
         raise InvalidState("the state holds a NUL character: remove it")
     if size > MAX_STATE_BYTES:
         raise InvalidState(f"the state has {size} bytes; at most {MAX_STATE_BYTES} are taken")
-
-
-def _flat(value: object) -> str:
-    """All texts of a JSON value, keys included, joined."""
-    if isinstance(value, dict):
-        return "".join(str(key) + _flat(inner) for key, inner in value.items())
-    if isinstance(value, list):
-        return "".join(map(_flat, value))
-    return value if isinstance(value, str) else ""
 
 
 class Job(BaseModel):
@@ -144,14 +135,22 @@ class Job(BaseModel):
         }
         content = {key: _plain(value) for key, value in values.items()}
         values["id"] = job_id if job_id is not None else content_hash(content)
-        if not _ID.fullmatch(values["id"]):
+        if not isinstance(values["id"], str) or not _ID.fullmatch(values["id"]):
             raise InvalidJob("a job id has 1..128 letters, digits, '-' or '_'")
         try:
-            return cls(**values, lane=Lane(lane), deadline_s=deadline_s)
+            job = cls(**values, lane=Lane(lane), deadline_s=deadline_s)
         except ValidationError as error:
             raise InvalidJob(explain(error, "job")) from None
         except ValueError:
             raise InvalidJob(f"lane: {lane!r} is not one of {', '.join(Lane)}") from None
+        job._check_size()
+        return job
+
+    def _check_size(self) -> None:
+        """What a worker would refuse is refused here."""
+        size = len(self._call())
+        if size > MAX_ENVELOPE_BYTES:
+            raise InvalidJob(f"state, questions and policy have {size} bytes; at most {MAX_ENVELOPE_BYTES}")
 
     @property
     def digest(self) -> str:
@@ -162,6 +161,9 @@ class Job(BaseModel):
 
     def encode(self) -> bytes:
         """The bytes for the `data` field of an RQ job."""
+        return zlib.compress(self._call(), 1)
+
+    def _call(self) -> bytes:
         body = {
             "v": VERSION,
             "id": self.id,
@@ -172,7 +174,7 @@ class Job(BaseModel):
             "lane": self.lane.value,
             "deadline_s": self.deadline_s,
         }
-        return zlib.compress(canonical([FUNCTION, None, [body], {}]).encode(), 1)
+        return canonical([FUNCTION, None, [body], {}]).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Job:

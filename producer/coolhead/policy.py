@@ -58,6 +58,14 @@ class Escalation(StrEnum):
     NEVER = "never"
 
 
+class Calibration(StrEnum):
+    """Which probabilities are asked for."""
+
+    FITTED = "fitted"  #: the fit of the node where there is one, else the placeholder
+    PLACEHOLDER = "placeholder"  #: text readout under the placeholder temperature, whatever is fitted
+    RAW = "raw"  #: text readout as it comes
+
+
 class Thresholds(BaseModel):
     """The limits of one question.
 
@@ -96,6 +104,7 @@ class Policy(BaseModel):
     per_question: dict[str, Thresholds] = Field(default_factory=dict)
     escalation: Escalation = Escalation.GREY
     on_low_mass: LowMass = LowMass.ANSWER
+    calibration: Calibration = Calibration.FITTED
 
     @classmethod
     def parse(cls, value: object) -> Policy:

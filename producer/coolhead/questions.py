@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -34,6 +35,12 @@ def canonical(value: object) -> str:
         TypeError: the value is not JSON.
     """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def holds_nul(text: str) -> bool:
+    """Whether a canonical JSON text holds a NUL character, in a value or in a key."""
+    # The escape of NUL, not a spelt-out one: an even number of backslashes stands before it.
+    return re.search(r"(?<!\\)(?:\\\\)*\\u0000", text) is not None
 
 
 def text_of(content: Content | None) -> str:
@@ -149,8 +156,9 @@ class Questions(RootModel[dict[str, Question]]):
         if any(not name or "\0" in name for name in self.root):
             raise ValueError("a question id is empty or holds NUL")
         for name, question in self.root.items():
-            text = canonical(question.model_dump(mode="json"))
-            if "\\u0000" in text:
+            # Plain python values: the json mode would turn NaN into null before anyone can see it.
+            text = canonical(question.model_dump())
+            if holds_nul(text):
                 raise ValueError(f"question {name!r} holds NUL")
             text.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
         return self

@@ -1,0 +1,105 @@
+"""Task files: what they hold, and what is wrong with a bad one, by place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coolhead.errors import InvalidTask, UnknownTask
+from coolhead.task import Task, TaskBook
+
+GOOD = """
+name = "support"
+description = "Route a ticket"
+[questions.refund]
+type = "noul"
+instructions = "Money back?"
+[questions.urgency]
+type = "score"
+criteria = ["low", "high"]
+[policy.thresholds]
+verdict_at = 0.9
+[policy.per_question.refund]
+verdict_at = 0.5
+[labels.urgency]
+first = 1
+"""
+
+
+def test_a_task_has_questions_policy_and_labels() -> None:
+    task = Task.parse(GOOD)
+    assert (task.name, list(task.questions.root)) == ("support", ["refund", "urgency"])
+    assert task.policy.thresholds.verdict_at == 0.9
+    assert task.policy.for_question("refund").verdict_at == 0.5
+    assert task.labels["urgency"].first == 1
+
+
+def test_only_name_and_questions_are_needed() -> None:
+    task = Task.parse('name = "t"\n[questions.q]\ntype = "noul"\ninstructions = "x"\n')
+    assert (task.description, task.policy.wire(), task.labels) == ("", {}, {})
+
+
+NOUL = '[questions.q]\ntype = "noul"\ninstructions = "x"\n'
+BAD = [
+    ("not TOML", "name = \n", "line 1"),
+    ("no name", NOUL, "name"),
+    ("a name with a space", 'name = "a b"\n' + NOUL, "name: use"),
+    ("a name in capitals", 'name = "Support"\n' + NOUL, "name: use"),
+    ("an empty name", 'name = ""\n' + NOUL, "name: use"),
+    ("a name that is too long", f'name = "{"x" * 65}"\n' + NOUL, "name: use"),
+    ("no questions", 'name = "t"\n', "questions"),
+    ("a bad question", 'name = "t"\n[questions.q]\ntype = "choice"\ncriteria = ["a"]\n', "q"),
+    ("a bad policy", 'name = "t"\n' + NOUL + "[policy.thresholds]\nverdict_at = nan\n", "verdict_at"),
+    ("an unknown key", 'name = "t"\ncolour = 1\n' + NOUL, "colour"),
+    ("a policy for no question", 'name = "t"\n' + NOUL + "[policy.per_question.x]\nmin_mass = 0.1\n", "'x'"),
+    ("labels for no question", 'name = "t"\n' + NOUL + "[labels.x]\nfirst = 1\n", "'x'"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_a_bad_task_is_refused_with_its_file_and_place(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidTask) as caught:
+        Task.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTask, match="nonesuch"):
+        Task.load(tmp_path / "nonesuch.toml")
+    (tmp_path / "latin.toml").write_bytes(b'name = "caf\xe9"')
+    with pytest.raises(InvalidTask, match=r"latin\.toml"):
+        Task.load(tmp_path / "latin.toml")
+
+
+def test_a_book_holds_the_tasks_of_a_folder_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(GOOD)
+    (tmp_path / "b.toml").write_text('name = "other"\n' + NOUL)
+    (tmp_path / "notes.txt").write_text("not a task")
+    book = TaskBook.load(tmp_path)
+    assert sorted(book) == ["other", "support"]
+    assert book.find("other").name == "other"
+    with pytest.raises(UnknownTask, match="known: other, support"):
+        book.find("nonesuch")
+
+
+def test_two_files_with_one_name_are_refused(tmp_path: Path) -> None:
+    for name in ("a.toml", "b.toml"):
+        (tmp_path / name).write_text(GOOD)
+    with pytest.raises(InvalidTask, match=r"b\.toml: another file already defines 'support'"):
+        TaskBook.load(tmp_path)
+
+
+def test_no_folder_is_an_empty_book() -> None:
+    with pytest.raises(UnknownTask, match="known: none"):
+        TaskBook.load(None).find("x")
+
+
+@pytest.mark.parametrize("name", ["support", "guardrail"])
+def test_the_tasks_that_come_along_are_valid(name: str) -> None:
+    book = TaskBook.load(Path(__file__).parents[2] / "examples" / "tasks")
+    assert len(book.find(name).questions) >= 1
