@@ -131,7 +131,7 @@ def main() -> None:
         sys.stderr.write(f"coolhead-worker: {error}\n")
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
-        extra = "fit" if error.name in ("sklearn", "scipy") else "worker"
+        extra = "fit" if error.name in ("scipy", "threadpoolctl") else "worker"
         sys.stderr.write(f"coolhead-worker: {error.name} is missing: pip install 'coolhead[{extra}]'\n")
         sys.exit(1)
     except KeyboardInterrupt:

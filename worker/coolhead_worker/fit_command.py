@@ -43,7 +43,7 @@ def cache_folder() -> Path:
 
 def fit_files(settings: Settings, order: FitOrder, *, as_json: bool) -> None:
     """Fit and show what came out; errors as in `fit_task` and `load_engines`."""
-    from coolhead_worker.judgement.fit import fit_task  # brings scikit-learn: not for `--help`
+    from coolhead_worker.judgement.fit import fit_task  # brings scipy: not for `--help`
 
     task = Task.load(order.task)
     clock = SystemClock()

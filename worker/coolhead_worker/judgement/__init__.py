@@ -1,0 +1,1 @@
+"""The judgement room: logits in, calibrated probabilities, accepted answers and error bounds out."""
