@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,6 +54,13 @@ def valkey(valkey_server: Valkey) -> Iterator[Valkey]:
     connection.flushall()
     yield valkey_server
     connection.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> None:
+    """A suite that was started in the background ignores Ctrl-C, and so would all its children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

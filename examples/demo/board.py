@@ -17,7 +17,7 @@ from coolhead.client import DecisionQueue
 from coolhead.errors import CoolheadError
 from coolhead.policy import Tier
 
-SHOWN = 46  # characters of a text
+SHOWN = 46  # cells of a text
 LOOK_S = 2.0
 
 
@@ -64,7 +64,8 @@ def table(answered: Sequence[tuple[Case, Decision]]) -> Table:
         ("text", "left"), ("queue", "left"), ("p", "right"), ("injection", "right"), ("urgency", "right"),
         ("tier", "left"), ("status", "left"), ("wait ms", "right"), ("model ms", "right"), ("node", "left"),
     ):  # fmt: skip
-        board.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        width = SHOWN if column == "text" else None  # wide letters take two cells: the column cuts
+        board.add_column(column, justify=justify, no_wrap=True, max_width=width)  # type: ignore[arg-type]
     for case, decision in answered:
         board.add_row(*_row(case, decision))
     return board

@@ -35,13 +35,14 @@ BASELINE = {
     "calibration": Calibration.PLACEHOLDER.value,
     "thresholds": {"verdict_at": 0.5},
 }
-ANSWER_TIMEOUT_S = 900.0
+ANSWER_TIMEOUT_S = 3600.0
 
 
 def main() -> int:
     """Run the demo; returns the exit code."""
     options = _options()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         _demo(options)
     except KeyboardInterrupt:
@@ -56,25 +57,36 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object a line, a summary last")
-    parser.add_argument("--limit", type=int, help="so many tickets and so many prompts")
+    parser.add_argument("--limit", type=_count, help="so many tickets and so many prompts")
+    parser.add_argument("--prompts", type=_count, help="so many prompts")
     parser.add_argument("--sensor-script", type=Path, help="a file that stands in for the sensors")
     parser.add_argument("--refit", action="store_true", help="fit on this machine, whatever is shipped")
     return parser.parse_args()
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("give 1 or more")
+    return count
 
 
 def _demo(options: argparse.Namespace) -> None:
     models = prepare_models()
     cases = [
         *held_out(TICKETS, "ticket", options.limit),
-        *held_out(PROMPTS, "prompt", options.limit),
-        *held_out(PROMPTS, "baseline", options.limit),
+        *held_out(PROMPTS, "prompt", options.prompts or options.limit),
+        *held_out(PROMPTS, "baseline", options.prompts or options.limit),
     ]
     with Stage() as stage:
         _start(stage, models, options)
         started = time.monotonic()
-        answered = _decide(stage, cases)
+        answered = _decide(stage, cases, as_json=options.json)
         summary = summarise(answered, time.monotonic() - started, stage.restarts)
-    _print(answered, summary, as_json=options.json)
+    if options.json:
+        sys.stdout.write(json.dumps(summary) + "\n")
+    else:
+        _print(answered, summary)
 
 
 def _start(stage: Stage, models: dict[str, ModelFile], options: argparse.Namespace) -> None:
@@ -113,8 +125,11 @@ def _fit_here(models: dict[str, ModelFile]) -> Path:
     return out
 
 
-def _decide(stage: Stage, cases: Sequence[Case]) -> list[tuple[Case, Decision]]:
-    """Hand everything in, then take the answers as they come; in the order of the cases."""
+def _decide(stage: Stage, cases: Sequence[Case], *, as_json: bool) -> list[tuple[Case, Decision]]:
+    """Hand everything in, then take (and with `as_json` print) the answers as they come.
+
+    Returns them in the order of the cases.
+    """
     requests = [_request(case) for case in cases]
     by_id = {case.job_id: case for case in cases}
     found: dict[str, Decision] = {}
@@ -129,6 +144,9 @@ def _decide(stage: Stage, cases: Sequence[Case]) -> list[tuple[Case, Decision]]:
                     raise JobFailed(f"{by_id[job_id].id}: {answer.code}: {answer}")
                 found[job_id] = answer
                 progress.advance(step)
+                if as_json:
+                    sys.stdout.write(json.dumps(_line(by_id[job_id], answer), ensure_ascii=False) + "\n")
+                    sys.stdout.flush()
         finally:
             reason.close()
     return [(case, found[case.job_id]) for case in cases]
@@ -141,13 +159,8 @@ def _request(case: Case) -> dict[str, Any]:
     return request | ({"policy": BASELINE} if case.kind == "baseline" else {})
 
 
-def _print(answered: Sequence[tuple[Case, Decision]], summary: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        for case, decision in answered:
-            sys.stdout.write(json.dumps(_line(case, decision), ensure_ascii=False) + "\n")
-        sys.stdout.write(json.dumps(summary) + "\n")
-        return
-    Console(width=None if sys.stdout.isatty() else 160).print(
+def _print(answered: Sequence[tuple[Case, Decision]], summary: dict[str, Any]) -> None:
+    Console(width=None if sys.stdout.isatty() else 150).print(
         table([(case, decision) for case, decision in answered if case.kind != "baseline"])
     )
     sys.stdout.write("\n".join(summary_lines(summary)) + "\n")

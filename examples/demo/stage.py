@@ -24,6 +24,7 @@ WORKER = Path(sys.executable).with_name("coolhead-worker")
 READY_POLL_S = 0.1
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
+RESTART_PAUSE_S = 1.0  # a worker that can't live must not be started ten times a second
 
 
 class Stage:
@@ -108,13 +109,14 @@ class Stage:
 
     def _last_words(self) -> str:
         lines = self.log.read_text("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else ""
+        return lines[-1].removeprefix("coolhead-worker: ") if lines else ""
 
     def _watch(self) -> None:
         while not self._closing.wait(READY_POLL_S):
             assert self._process is not None
             if self._process.poll() is not None and not self._closing.is_set():
                 self.restarts += 1
+                self._closing.wait(RESTART_PAUSE_S)
                 self._launch()
 
     def _stop_worker(self) -> None:

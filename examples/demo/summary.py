@@ -79,7 +79,7 @@ def _alarms(answered: Answered) -> dict[str, Any]:
 
 
 def _share(flags: Sequence[Any]) -> float | None:
-    return round(sum(map(bool, flags)) / len(flags), 4) if flags else None
+    return round(sum(map(bool, flags)) / len(flags), 6) if flags else None
 
 
 def _percentiles(seconds: Sequence[float]) -> Mapping[str, float | None]:

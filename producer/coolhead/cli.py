@@ -151,13 +151,17 @@ def server(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with EmbeddedServer.start(folder) as running:
-        typer.echo(running.url)
-        sys.stdout.flush()
-        typer.echo("Valkey is running; Ctrl-C stops it", err=True)
-        while not stop.wait(0.2):
-            if not running.running():
-                raise QueueUnreachable(f"the server ended by itself: see {running.folder / 'valkey.log'}")
+    running = EmbeddedServer.start(folder)
+    typer.echo(running.url)
+    sys.stdout.flush()
+    ours = "Valkey is running; Ctrl-C stops it"
+    theirs = f"Valkey already ran here (pid {running.pid}); it goes on when this command ends"
+    typer.echo(theirs if running.adopted else ours, err=True)
+    while not stop.wait(0.2):
+        if not running.running():
+            raise QueueUnreachable(f"the server ended by itself: see {running.folder / 'valkey.log'}")
+    if not running.adopted:  # another command, or an application, relies on an adopted one
+        running.stop()
 
 
 @tasks_app.command("check")

@@ -113,6 +113,11 @@ class EmbeddedServer:
     def __enter__(self) -> EmbeddedServer:
         return self
 
+    @property
+    def adopted(self) -> bool:
+        """Whether it ran already when `start` was called here."""
+        return self._process is None
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

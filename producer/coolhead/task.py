@@ -92,10 +92,16 @@ class TaskBook(dict[str, Task]):
         """All `*.toml` of a folder; None gives an empty book.
 
         Raises:
-            InvalidTask: a file does not parse, or two files use one name.
+            InvalidTask: no such folder, no task in it, a file that does not parse, or two files that
+                use one name.
         """
         book = cls()
-        for path in sorted(folder.glob("*.toml")) if folder else ():
+        if folder is None:
+            return book
+        paths = sorted(folder.glob("*.toml"))
+        if not paths:
+            raise InvalidTask(f"{folder}: no such folder, or no task file (*.toml) in it")
+        for path in paths:
             task = Task.load(path)
             if task.name in book:
                 raise InvalidTask(f"{path}: another file already defines {task.name!r}")

@@ -54,7 +54,7 @@ class Workers:
             "lock-file": str(self.folder / "node.lock"),
             "metrics-port": "0",
             "node": "studio-1",
-            "threads": "2",
+            "threads": "1",
             "sensor-script": str(self.script),
         } | {name.replace("_", "-"): value for name, value in changed.items()}
         return [part for name, value in flags.items() if value for part in (f"--{name}", value)]

@@ -72,6 +72,8 @@ def close_ports():
         (lambda _: {"fast": ""}, "no fast model", 2),
         (lambda _: {"config": "/nowhere.toml"}, "no settings file", 2),
         (bad_task, "bad.toml", 2),
+        (lambda _: {"tasks": "/nowhere"}, "no task file", 2),
+        (lambda _: {"sensor_script": "/nowhere"}, "no sensor script", 2),
         (other_fit, "fit.json", 3),
         (busy_port, "port", 1),
     ],

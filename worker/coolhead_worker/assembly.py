@@ -187,6 +187,10 @@ def _node(
 def _sensor(settings: Settings, clock: Clock) -> Sensor:
     if settings.sensor == "scripted" and settings.scripted_path is None:
         raise InvalidSettings("sensor = 'scripted' needs scripted_path")
+    if settings.scripted_path is not None and not settings.scripted_path.is_file():
+        raise InvalidSettings(
+            f"no sensor script {settings.scripted_path}: write a level such as nominal into it"
+        )
     return sensor_for(sys.platform, settings.scripted_path, clock)
 
 

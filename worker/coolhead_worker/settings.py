@@ -66,7 +66,11 @@ class Settings(BaseSettings):
     mode: Mode = Mode.STANDARD
     sensor: Literal["auto", "scripted"] = "auto"
     scripted_path: Path | None = None
-    threads: Annotated[int, Field(ge=1, le=256)] = Field(default_factory=lambda: os.cpu_count() or 1)
+    # One core is left to the rest of the machine: llama.cpp's threads spin at barriers, and one that
+    # has to share its core makes all of them wait.
+    threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        default_factory=lambda: max(1, (os.cpu_count() or 1) - 1)
+    )
     # On a CPU one job a call is cheapest: attention is quadratic in the tokens of a call.
     batch_max: Annotated[int, Field(ge=1, le=64)] = 1
     call_timeout_s: Seconds = 30.0
