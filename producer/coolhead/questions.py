@@ -51,16 +51,11 @@ def text_of(content: Content | None) -> str:
 
 
 class _Question(BaseModel):
-    """What all questions share."""
+    """What all questions share; each kind has `labels`, the keys of its probabilities in order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     instructions: Content | None = None
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Keys of the answer's probabilities, in order."""
-        raise NotImplementedError  # pragma: no cover
 
     @property
     def fingerprint(self) -> str:
