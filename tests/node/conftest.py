@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -44,7 +44,6 @@ class Rig:
     desk: ClaimDesk
     node: Node
     connection: Any
-    hooks: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of one series now."""
