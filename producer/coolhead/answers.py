@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coolhead.policy import Grey, Thresholds, Tier, verdict
+from coolhead.policy import Debias, Grey, Thresholds, Tier, verdict
 from coolhead.questions import Content, Noul, Question, Score
 
 
@@ -35,6 +35,7 @@ class Status(StrEnum):
 
     CERTIFIED = "certified"  #: accepted under a threshold with a stated error bound
     FITTED = "fitted"  #: calibrated on the user's labels, but not accepted under a certificate
+    MODEL = "model"  #: calibrated by the model's author, not on the user's labels
     UNCALIBRATED = "uncalibrated"  #: placeholder temperature; nobody measured this question
 
 
@@ -48,7 +49,11 @@ class Method(StrEnum):
 
 
 class Provenance(BaseModel):
-    """Where one answer comes from. `mass` is None for a learned head."""
+    """Where one answer comes from.
+
+    `mass` is None for a learned head; `debias` tells in how many orders the options were read;
+    `deep_unavailable`: the deep tier was wanted, but its model is not in memory now.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -62,7 +67,8 @@ class Provenance(BaseModel):
     plan: str = Field(alias="x_plan")
     readout: str = Field(alias="x_readout")
     mass: float | None = Field(default=None, alias="x_mass")
-    debias: Literal["raw", "reversed", "rotated"] = Field(default="raw", alias="x_debias")
+    debias: Debias = Field(default=Debias.RAW, alias="x_debias")
+    deep_unavailable: bool = Field(default=False, alias="x_deep_unavailable")
 
 
 class NoulAnswer(Provenance):

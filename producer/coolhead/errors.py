@@ -28,9 +28,14 @@
         ├── InvalidSettings      a setting that is unknown or out of range
         ├── ModelMissing         no such file
         ├── ModelMismatch        sha256 differs from the pinned one
-        ├── ModelCorrupt         the file does not load
+        ├── ModelCorrupt         the file does not load, or fails its self-check
+        ├── ModelUnsupported     a kind of decision model that this engine can't read
+        ├── TierUnloaded         the model was given up for memory: it is loaded again later
         ├── DecodeFailed         the model call returned an error; another try may work
+        │   ├── NoRoom           the call did not fit into the context: try fewer items
+        │   └── NotFinite        the model gave NaN or infinity: is it damaged?
         ├── DecodeTimeout        the model call passed its deadline and was aborted
+        ├── DecodeInterrupted    the model call was stopped because the machine turned unsafe
         ├── InvalidLabels        a labels file with a bad row
         ├── FitMismatch          a fit made for another model, question or plan
         └── FitFailed            the labels at hand can't support a fit
@@ -179,8 +184,28 @@ class ModelCorrupt(NodeError):
     """The model file does not load."""
 
 
+class ModelUnsupported(NodeError):
+    """The model is of a kind that this engine can't read."""
+
+
+class TierUnloaded(NodeError):
+    """The model of this tier was given up for memory; it is loaded again when there is room."""
+
+
 class DecodeFailed(NodeError):
     """The model call failed."""
+
+
+class NoRoom(DecodeFailed):
+    """The model call did not fit into the context."""
+
+
+class NotFinite(DecodeFailed):
+    """The model gave numbers that are not finite."""
+
+
+class DecodeInterrupted(NodeError):
+    """The model call was stopped because the machine turned unsafe."""
 
 
 class DecodeTimeout(NodeError, TimeoutError):

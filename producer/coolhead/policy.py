@@ -61,9 +61,17 @@ class Escalation(StrEnum):
 class Calibration(StrEnum):
     """Which probabilities are asked for."""
 
-    FITTED = "fitted"  #: the fit of the node where there is one, else the placeholder
+    FITTED = "fitted"  #: the node's fit where there is one, else the model author's, else the placeholder
     PLACEHOLDER = "placeholder"  #: text readout under the placeholder temperature, whatever is fitted
     RAW = "raw"  #: text readout as it comes
+
+
+class Debias(StrEnum):
+    """In how many orders the options of a question are shown, to cancel a liking for a place."""
+
+    RAW = "raw"  #: as they stand
+    REVERSED = "reversed"  #: forward and backward
+    ROTATED = "rotated"  #: every cyclic shift, up to 8
 
 
 class Thresholds(BaseModel):
@@ -96,6 +104,10 @@ class Policy(BaseModel):
 
     Thresholds that are set here by the user win over certified ones of a fit, which win over the
     defaults; the worker tells them apart by `thresholds.model_fields_set`.
+
+    `debias` speaks of questions without a fit (a fitted one is read as it was fitted): other orders
+    of the options are read too, in the same call, where the two likeliest labels are closer than
+    `near_tie` in probability (1: always).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,6 +117,8 @@ class Policy(BaseModel):
     escalation: Escalation = Escalation.GREY
     on_low_mass: LowMass = LowMass.ANSWER
     calibration: Calibration = Calibration.FITTED
+    debias: Debias = Debias.RAW
+    near_tie: Probability = 0.1
 
     @classmethod
     def parse(cls, value: object) -> Policy:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,13 @@ from coolhead.questions import Questions, explain
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
+class TextPlan(StrEnum):
+    """How the questions of a task that no learned head answers are laid out for the model."""
+
+    ISOLATED = "isolated"  #: each after the state, seeing no other: the set of questions moves nothing
+    PINNED = "pinned"  #: all before the state, read once for all jobs: cheaper, for a set that is fixed
+
+
 class LabelFormat(BaseModel):
     """How people write the labels of one question: `first` is the number of the lowest level."""
 
@@ -29,7 +37,11 @@ class LabelFormat(BaseModel):
 
 
 class Task(BaseModel):
-    """Named questions with their policy."""
+    """Named questions with their policy, and how they are read.
+
+    Under the plan `pinned` an answer may depend on the other questions of the task and their order:
+    a fit of it is void when they change. Questions that a job brings inline are always isolated.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,6 +49,7 @@ class Task(BaseModel):
     description: str = ""
     questions: Questions
     policy: Policy = Policy()
+    plan: TextPlan = TextPlan.PINNED
     labels: Annotated[dict[str, LabelFormat], Field(default_factory=dict)]
 
     @classmethod

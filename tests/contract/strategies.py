@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coolhead.answers import Decision, Method, Provenance, Status, Timing, Usage, answer_of
 from coolhead.job import Job
-from coolhead.policy import Calibration, Escalation, Grey, Lane, LowMass, Policy, Thresholds, Tier
+from coolhead.policy import Calibration, Debias, Escalation, Grey, Lane, LowMass, Policy, Thresholds, Tier
 from coolhead.questions import Questions
 
 #: Any Unicode but NUL and lone surrogates.
@@ -75,6 +75,8 @@ policy_maps = st.fixed_dictionaries(
         "escalation": st.sampled_from([each.value for each in Escalation]),
         "on_low_mass": st.sampled_from([each.value for each in LowMass]),
         "calibration": st.sampled_from([each.value for each in Calibration]),
+        "debias": st.sampled_from([each.value for each in Debias]),
+        "near_tie": share,
     },
 )
 policies = policy_maps.map(Policy.parse)
@@ -109,7 +111,8 @@ provenances = st.fixed_dictionaries(
         "plan": words,
         "readout": words,
         "mass": st.none() | share,
-        "debias": st.sampled_from(["raw", "reversed", "rotated"]),
+        "debias": st.sampled_from(Debias),
+        "deep_unavailable": st.booleans(),
     }
 ).map(lambda fields: Provenance(**fields))
 

@@ -19,12 +19,13 @@ from coolhead.answers import (
     NoulAnswer,
     Provenance,
     ScoreAnswer,
+    Status,
     answer_of,
     choice_confidence,
     normalised,
     score_confidence,
 )
-from coolhead.policy import Thresholds, verdict
+from coolhead.policy import Debias, Thresholds, verdict
 from coolhead.questions import Questions
 from tests.contract.strategies import decisions, provenances, question_maps, weights
 
@@ -171,6 +172,24 @@ def test_the_verdict_is_computed_from_the_numbers_that_are_sent(
         answer = answer_of(question, data.draw(weights(len(question.labels))), Thresholds(), SOURCE)
         said = answer.choice if isinstance(answer, ChoiceAnswer) else answer.verdict
         assert said == verdict(question, list(answer.probabilities.values()), Thresholds())
+
+
+def test_an_answer_says_how_far_it_may_be_trusted_and_how_it_was_read() -> None:
+    question = Questions.parse({"q": {"type": "choice", "criteria": ["a", "b"]}})["q"]
+    source = SOURCE.model_copy(
+        update={"status": Status.MODEL, "debias": Debias.ROTATED, "deep_unavailable": True}
+    )
+    wire = answer_of(question, [0.2, 0.8], Thresholds(), source).model_dump(mode="json", by_alias=True)
+    assert (wire["x_status"], wire["x_debias"], wire["x_deep_unavailable"]) == ("model", "rotated", True)
+    plain = answer_of(question, [0.2, 0.8], Thresholds(), SOURCE)
+    assert (plain.debias, plain.deep_unavailable) == (Debias.RAW, False)
+
+
+def test_an_answer_of_a_node_that_says_less_is_still_read() -> None:
+    question = Questions.parse({"q": {"type": "noul", "instructions": "Yes?"}})["q"]
+    wire = answer_of(question, [0.2, 0.8], Thresholds(), SOURCE).model_dump(mode="json", by_alias=True)
+    older = {key: value for key, value in wire.items() if key not in ("x_debias", "x_deep_unavailable")}
+    assert NoulAnswer.model_validate(older) == NoulAnswer.model_validate(wire)
 
 
 def test_a_decision_of_another_version_or_with_unknown_fields_is_not_read() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coolhead.errors import InvalidPolicy
-from coolhead.policy import Grey, Policy, Thresholds, grey, verdict
+from coolhead.policy import Debias, Grey, Policy, Thresholds, grey, verdict
 from coolhead.questions import Question, Questions
 from tests.contract.strategies import policies, policy_maps, share
 
@@ -41,6 +41,13 @@ def test_the_defaults_are_the_placeholders() -> None:
     assert Policy.parse(None).wire() == {}
 
 
+def test_options_are_read_as_they_stand_unless_the_user_wants_it_otherwise() -> None:
+    assert (Policy().debias, Policy().near_tie) == (Debias.RAW, 0.1)
+    wanted = Policy.parse({"debias": "rotated", "near_tie": 1})
+    assert (wanted.debias, wanted.near_tie) == (Debias.ROTATED, 1.0)
+    assert wanted.wire() == {"debias": "rotated", "near_tie": 1.0}
+
+
 @given(st.floats().filter(lambda x: not 0 <= x <= 1), st.sampled_from(list(Thresholds.model_fields)))
 def test_a_threshold_outside_0_to_1_is_refused(value: float, field: str) -> None:
     with pytest.raises(InvalidPolicy) as caught:
@@ -59,6 +66,9 @@ REFUSED = [
     {"escalation": "sometimes"},
     {"on_low_mass": "shrug"},
     {"calibration": "guess"},
+    {"debias": "shuffled"},
+    {"near_tie": 1.5},
+    {"near_tie": math.nan},
     {"colour": "red"},
     [],
     "policy",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coolhead.errors import InvalidTask, UnknownTask
-from coolhead.task import Task, TaskBook
+from coolhead.task import Task, TaskBook, TextPlan
 
 GOOD = """
 name = "support"
@@ -38,6 +38,12 @@ def test_a_task_has_questions_policy_and_labels() -> None:
 def test_only_name_and_questions_are_needed() -> None:
     task = Task.parse('name = "t"\n[questions.q]\ntype = "noul"\ninstructions = "x"\n')
     assert (task.description, task.policy.wire(), task.labels) == ("", {}, {})
+    assert task.plan is TextPlan.PINNED
+
+
+@pytest.mark.parametrize("plan", TextPlan)
+def test_a_task_says_how_its_questions_are_read(plan: TextPlan) -> None:
+    assert Task.parse(f'plan = "{plan}"\n{GOOD}').plan is plan
 
 
 NOUL = '[questions.q]\ntype = "noul"\ninstructions = "x"\n'
@@ -51,6 +57,7 @@ BAD = [
     ("no questions", 'name = "t"\n', "questions"),
     ("a bad question", 'name = "t"\n[questions.q]\ntype = "choice"\ncriteria = ["a"]\n', "q"),
     ("a bad policy", 'name = "t"\n' + NOUL + "[policy.thresholds]\nverdict_at = nan\n", "verdict_at"),
+    ("a plan that does not exist", 'name = "t"\nplan = "trunk"\n' + NOUL, "plan"),
     ("an unknown key", 'name = "t"\ncolour = 1\n' + NOUL, "colour"),
     ("a policy for no question", 'name = "t"\n' + NOUL + "[policy.per_question.x]\nmin_mass = 0.1\n", "'x'"),
     ("labels for no question", 'name = "t"\n' + NOUL + "[labels.x]\nfirst = 1\n", "'x'"),
