@@ -7,11 +7,16 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from hypothesis import settings
 
 from coolhead.errors import ModelMissing
 from coolhead_worker.engine.llama_engine import LlamaEngine
 from coolhead_worker.models import DemoModels, prepare
 from tests.conftest import missing
+
+# Property tests are judged by what they find, not by how fast a shared machine is.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")
@@ -26,13 +31,13 @@ def demo_models() -> DemoModels:
 
 @pytest.fixture(scope="session")
 def fast(demo_models: DemoModels) -> Iterator[LlamaEngine]:
-    engine = LlamaEngine(demo_models.fast, threads=2)
+    engine = LlamaEngine(demo_models.fast, threads=1)
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="session")
 def deep(demo_models: DemoModels) -> Iterator[LlamaEngine]:
-    engine = LlamaEngine(demo_models.deep, threads=2)
+    engine = LlamaEngine(demo_models.deep, threads=1)
     yield engine
     engine.close()

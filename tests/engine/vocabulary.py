@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
+CONTROLS = ("<|im_end|>", "<|im_start|>")
+_NAMES = re.compile("(" + "|".join(map(re.escape, CONTROLS)) + ")")
+
 
 class SmallVocabulary:
     def __init__(self, *pieces: str) -> None:
         self.ids = {piece: 0x110000 + number for number, piece in enumerate(sorted(set(pieces)))}
         self.longest = max(map(len, self.ids), default=1)
+        self.controls = {name: 0x120000 + number for number, name in enumerate(CONTROLS)}
 
-    def tokens(self, text: str) -> list[int]:
+    def tokens(self, text: str, *, control: bool = False) -> list[int]:
+        if not control:
+            return self._plain(text)
+        parts = (([self.controls[s]] if s in self.controls else self._plain(s)) for s in _NAMES.split(text))
+        return [token for part in parts for token in part]
+
+    def _plain(self, text: str) -> list[int]:
         ids, at = [], 0
         while at < len(text):
             sizes = range(min(self.longest, len(text) - at), 1, -1)

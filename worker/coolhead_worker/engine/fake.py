@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from coolhead.errors import DecodeFailed, DecodeTimeout, StateTooLong
+from coolhead.errors import DecodeFailed, DecodeInterrupted, DecodeTimeout, StateTooLong
 from coolhead.questions import Question
-from coolhead_worker.engine.protocol import EvalItem, Evaluation, Floats, Readout
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, Floats, PlanKind, Readout
 
 Effect = BaseException | threading.Event
 """An exception to raise, or an event to wait for until the call's timeout."""
@@ -33,6 +34,8 @@ class FakeEngine:
         mass: option mass of every readout.
         feature_count: length of the features.
         max_state_tokens: words of a state beyond which it is refused.
+        plan: begins every plan id.
+        temperatures: calibration of the model's author by question type.
     """
 
     def __init__(
@@ -45,37 +48,65 @@ class FakeEngine:
         feature_count: int = 16,
         max_state_tokens: int = 2048,
         plan: str = "fake-v1",
+        temperatures: Mapping[str, float] | None = None,
     ) -> None:
         self.name = name
         self.digest = hashlib.sha256(name.encode()).hexdigest()
-        self.plan = plan
-        self.feature_ids_digest = hashlib.sha256(str(feature_count).encode()).hexdigest()[:32]
+        self._plan = plan
+        self._temperatures = dict(temperatures or {})
+        self.features_digest = hashlib.sha256(str(feature_count).encode()).hexdigest()[:32]
         self.max_state_tokens = max_state_tokens
         self.effects: dict[int, Effect] = dict(effects or {})
         self.calls: list[tuple[EvalItem, ...]] = []
         self.closed = False
+        self.interrupted = threading.Event()
         self._answer, self._mass, self._feature_count = answer, mass, feature_count
+
+    def plan_id(self, kind: PlanKind, questions: Mapping[str, Question] | None = None) -> str:
+        """The plan's name, its kind, and for a pinned one a hash of the questions."""
+        if kind is not PlanKind.PINNED:
+            return f"{self._plan}.{kind}"
+        said = repr([(name, question.fingerprint) for name, question in (questions or {}).items()])
+        return f"{self._plan}.{kind}.{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+    def temperature(self, question: Question) -> float | None:
+        """What was given for this type of question."""
+        return self._temperatures.get(question.type)
+
+    def interrupt(self) -> None:
+        """End the wait of a running call."""
+        self.interrupted.set()
 
     def evaluate(self, items: Sequence[EvalItem], timeout_s: float) -> list[Evaluation | StateTooLong]:
         """See `Engine.evaluate`; a word counts as a token.
 
         Raises:
             DecodeTimeout: the event of this call was not set within `timeout_s` seconds.
+            DecodeInterrupted: `interrupt` was called while it waited.
             DecodeFailed: closed.
         """
         if self.closed:
             raise DecodeFailed("this engine is closed")
         self.calls.append(tuple(items))
+        self.interrupted.clear()
         effect = self.effects.get(len(self.calls))
         if isinstance(effect, BaseException):
             raise effect
-        if effect is not None and not effect.wait(timeout_s):
-            raise DecodeTimeout(f"the model call was aborted after {timeout_s:.3g} s")
+        if effect is not None:
+            self._await(effect, timeout_s)
         return [self._evaluate_one(item) for item in items]
 
     def close(self) -> None:
         """Refuse further calls."""
         self.closed = True
+
+    def _await(self, event: threading.Event, timeout_s: float) -> None:
+        until = time.monotonic() + timeout_s
+        while not event.wait(0.005):
+            if self.interrupted.is_set():
+                raise DecodeInterrupted
+            if time.monotonic() >= until:
+                raise DecodeTimeout(f"the model call was aborted after {timeout_s:.3g} s")
 
     def _evaluate_one(self, item: EvalItem) -> Evaluation | StateTooLong:
         tokens = len(item.state.split())

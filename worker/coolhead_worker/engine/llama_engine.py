@@ -1,85 +1,65 @@
 """The engine that runs: one resident GGUF model behind the `Engine` protocol.
 
-Guarantee: one model call reads all questions of all items (more calls only where they do not
-fit), an over-long state is refused alone and never cut, and a call that failed or was aborted
-leaves nothing behind: the next one starts from a freshly decoded prefix.
+Guarantee: no token is read twice in a batch (prefixes are kept from call to call, items with the
+same state share its pass), an over-long state is refused alone and never cut, and a call that failed
+or was aborted leaves nothing behind: the next one starts from an empty memory.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from coolhead.errors import DecodeFailed, ModelCorrupt, StateTooLong
-from coolhead.questions import MAX_OPTIONS, Question
-from coolhead_worker.engine.features import feature_ids, ids_digest
-from coolhead_worker.engine.llama import (
-    MAX_SEQUENCES,
-    LlamaContext,
-    LlamaModel,
-    backend_id,
-    default_gpu_layers,
-)
+from coolhead.errors import DecodeFailed, InvalidQuestion, ModelCorrupt, StateTooLong
+from coolhead.questions import MAX_OPTIONS, Choice, Question
+from coolhead_worker.engine.abort import Abort
+from coolhead_worker.engine.chunk import Limits
+from coolhead_worker.engine.compiler import Compiler
+from coolhead_worker.engine.decision.choose import dialect_of, package_at
+from coolhead_worker.engine.dialect import Dialect
+from coolhead_worker.engine.features import features_digest, layers_of
+from coolhead_worker.engine.layout import FIRST_SEQUENCE
+from coolhead_worker.engine.llama import LlamaModel, backend_id, default_gpu_layers
+from coolhead_worker.engine.llama_context import MAX_SEQUENCES, LlamaContext
 from coolhead_worker.engine.modelfile import ModelFile
-from coolhead_worker.engine.plan import (
-    FIRST_SEQUENCE,
-    Chunk,
-    Limits,
-    Tokens,
-    Trunk,
-    aligned,
-    cost,
-    lay_out,
-    plan_id,
-    prefix_chunk,
-)
-from coolhead_worker.engine.prompt import Piece, suffix, template_digest, template_for
-from coolhead_worker.engine.protocol import EvalItem, Evaluation
-from coolhead_worker.engine.readout import Ending, Labels, choose, coded_labels, read
+from coolhead_worker.engine.plan import EvaluationPlan, set_digest
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, PlanKind
+from coolhead_worker.engine.reader import Reader
+from coolhead_worker.engine.requests import Request, RequestWriter, Room
+from coolhead_worker.engine.sheets import Place, Sheet, Sheets
+from coolhead_worker.engine.tap import Tap
+from coolhead_worker.engine.template import template_for
 
 UBATCH = 512
-_PREPARED = 512  # questions whose tokens are kept
 
-Logits = NDArray[np.float32]  # (n_vocab,)
+_ALIKE = "one of very many options that all begin in this way, {}"
+"""Names that only codes tell apart, in any vocabulary."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A question as tokens: its branch, and where its labels are read."""
-
-    branch: Tokens
-    labels: Labels
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """An item as tokens; branch i answers `wanted[i]`, None for a probe of the trunk."""
-
-    trunk: Trunk
-    wanted: tuple[tuple[str, Labels] | None, ...]
+PACK = 256
+"""Cells up to which texts share a call on a CPU: attention is computed for whole blocks of 256 cells,
+and every text of a call pays for the cells of all."""
 
 
 class LlamaEngine:
     """A model file, loaded and ready.
 
     Args:
-        file: verified before it is loaded.
+        file: verified before it is loaded; a folder is a decision package.
         threads: compute threads; the physical cores that this worker may use.
         gpu_layers: layers to offload, -1 for all; None for what the build supports.
-        n_ctx: cells for one call: prefix, states and branches of all items.
+        n_ctx: cells for one call: prefixes, states and branches of all items.
         max_state_tokens: longer states are refused.
         cache: folder that remembers digests (see `ModelFile.verify`).
+        mlock: keep the weights in memory; `locked` tells whether the system allowed it.
+        load_progress: told the share of the weights that is loaded, 0..1.
 
     Raises:
         ModelMissing: no such file.
         ModelMismatch: not the pinned file.
         ModelCorrupt: the file does not load, or its vocabulary lacks label tokens.
+        ModelUnsupported: a decision model of a kind that can't be read here.
     """
 
     def __init__(
@@ -91,62 +71,107 @@ class LlamaEngine:
         n_ctx: int = 8192,
         max_state_tokens: int = 2048,
         cache: Path | None = None,
+        mlock: bool = False,
+        load_progress: Callable[[float], None] | None = None,
     ) -> None:
+        package = package_at(file)
+        file = file if package is None else package.file
         self.name = file.name or file.path.stem
         self.digest = file.verify(cache)
         layers = default_gpu_layers() if gpu_layers is None else gpu_layers
-        self._model = LlamaModel(file.path, layers)
+        self._model = LlamaModel(file.path, layers, mlock=mlock, progress=load_progress)
+        self._abort = Abort()
         try:
-            self._prepare(layers, max_state_tokens)
-            self._context = LlamaContext(self._model, n_ctx=n_ctx, n_ubatch=UBATCH, threads=threads)
+            self._dialect: Dialect = dialect_of(self._model, package) or self._plain()
+            self._prepare(layers, n_ctx, max_state_tokens)
+            self._context = LlamaContext(
+                self._model, n_ctx=n_ctx, n_ubatch=UBATCH, threads=threads, abort=self._abort, tap=self._tap
+            )
         except BaseException:
             self._model.close()
             raise
-        self._limits = Limits(n_ctx - aligned(len(self._prefix)), MAX_SEQUENCES - FIRST_SEQUENCE, UBATCH)
-        self._fresh = False
+        self._reader = Reader(self._context, self._limits)
         self._lock = threading.Lock()
         self._open = True
 
-    def _prepare(self, layers: int, max_state_tokens: int) -> None:
+    def _prepare(self, gpu_layers: int, n_ctx: int, max_state_tokens: int) -> None:
         """What follows from the vocabulary alone."""
         model = self._model
-        self._template = template_for(model.meta("tokenizer.chat_template"))
-        self._ending = Ending(self._template.tail, self._template.lead)
-        bos = np.array(model.bos, dtype=np.int32)
-        self._prefix: Tokens = np.concatenate([bos, self._pieces(self._template.head)])
-        self._probes = [self._pieces(probe) for probe in self._template.probes]
-        self._questions: OrderedDict[str, _Prepared] = OrderedDict()
-        if coded_labels(MAX_OPTIONS, model, self._ending) is None:
-            raise ModelCorrupt(f"{self.name}: its vocabulary has no {MAX_OPTIONS} one-token codes")
-        self._features = feature_ids(model.n_vocab, model.n_embd)
-        self.feature_ids_digest = ids_digest(self._features)
-        self.plan = plan_id(backend_id(layers), UBATCH, template_digest(self._template))
+        self._compiler = Compiler(model, model.bos, self._dialect)
+        layers = layers_of(model.n_layer)
+        self._tap = Tap(layers, model.n_embd)
+        self.features_digest = features_digest(layers, model.n_embd)
+        self._backend = backend_id(gpu_layers)
+        self._room = Room(n_ctx, model.n_ctx_train, max_state_tokens, self.name)
+        self._limits = Limits(n_ctx, MAX_SEQUENCES - FIRST_SEQUENCE, UBATCH, n_ctx if gpu_layers else PACK)
         self.max_state_tokens = max_state_tokens
+
+    def _plain(self) -> Dialect:
+        """The dialect of a model whose author brought none."""
+        dialect = template_for(self._model.meta("tokenizer.chat_template"))
+        try:
+            dialect.labels(Choice(criteria=[_ALIKE.format(at) for at in range(MAX_OPTIONS)]), self._model)
+        except InvalidQuestion:
+            raise ModelCorrupt(f"{self.name}: its vocabulary has no {MAX_OPTIONS} one-token codes") from None
+        return dialect
 
     @property
     def decodes(self) -> int:
-        """Model calls made so far, the prefix's included."""
+        """Model calls made so far, those of prefixes included."""
         return self._context.decodes
+
+    @property
+    def tokens(self) -> int:
+        """Tokens decoded so far, padding excluded."""
+        return self._context.tokens
+
+    @property
+    def locked(self) -> bool:
+        """Whether the weights are locked into memory."""
+        return self._model.locked
 
     def meta(self, key: str) -> str | None:
         """A value of the GGUF metadata; None when absent."""
         return self._model.meta(key)
+
+    def plan_id(self, kind: PlanKind, questions: Mapping[str, Question] | None = None) -> str:
+        """See `Engine.plan_id`; where a dialect can't pin, pinned questions are read isolated."""
+        if kind is PlanKind.PINNED and not self._dialect.pins:
+            kind = PlanKind.ISOLATED
+        return EvaluationPlan(
+            kind, self._backend, UBATCH, self._dialect.digest(kind),
+            reading=self.features_digest[:8] if kind is PlanKind.TRUNK else "text",
+            questions=set_digest(questions or {}) if kind is PlanKind.PINNED else "",
+        ).id  # fmt: skip
+
+    def temperature(self, question: Question) -> float | None:
+        """See `Engine.temperature`."""
+        return self._dialect.temperature(question)
+
+    def interrupt(self) -> None:
+        """See `Engine.interrupt`."""
+        self._abort.interrupt()
 
     def evaluate(self, items: Sequence[EvalItem], timeout_s: float) -> list[Evaluation | StateTooLong]:
         """See `Engine.evaluate`.
 
         Raises:
             DecodeTimeout: not finished within `timeout_s` seconds.
+            DecodeInterrupted: `interrupt` was called.
             DecodeFailed: the model call returned an error, or the engine is closed.
             InvalidQuestion: a question that this vocabulary can't answer.
         """
         with self._lock:
             if not self._open:
                 raise DecodeFailed("this engine is closed")
-            works = [self._work(item) for item in items]
-            kept = [work for work in works if isinstance(work, _Work)]
-            done = iter(self._decode(kept, timeout_s))
-            return [next(done) if isinstance(work, _Work) else work for work in works]
+            sheets = Sheets()
+            writer = RequestWriter(self._compiler, sheets, self._room)
+            wanted = [writer.write(item) for item in items]
+            requests = [one for one in wanted if isinstance(one, Request)]
+            with self._context.deadline(timeout_s):
+                for group in sheets.by_prefix():
+                    self._reader.read(group, partial(_more, requests, self._compiler))
+            return [one.evaluation(self._dialect) if isinstance(one, Request) else one for one in wanted]
 
     def close(self) -> None:
         """Free context and weights; waits for a running call."""
@@ -156,84 +181,7 @@ class LlamaEngine:
                 self._context.close()
                 self._model.close()
 
-    def _work(self, item: EvalItem) -> _Work | StateTooLong:
-        state = np.array(self._model.tokens(item.state), dtype=np.int32)
-        if len(state) > self.max_state_tokens:
-            return StateTooLong(
-                f"the state has {len(state)} tokens, {self.name} reads at most {self.max_state_tokens}: "
-                "shorten it"
-            )
-        prepared = {name: self._question(question) for name, question in item.questions.items()}
-        wanted: list[tuple[str, Labels] | None] = [(name, one.labels) for name, one in prepared.items()]
-        branches = [one.branch for one in prepared.values()]
-        if item.trunk:
-            wanted += [None] * len(self._probes)
-            branches += self._probes
-        longest = max(map(len, branches), default=0)
-        if not self._fits(len(state), longest):
-            return StateTooLong(
-                f"the state has {len(state)} tokens and its longest question {longest}: together more than "
-                f"the {self._room} that {self.name} reads: shorten them"
-            )
-        return _Work(Trunk(state, tuple(branches)), tuple(wanted))
 
-    @property
-    def _room(self) -> int:
-        return min(self._limits.cells, self._model.n_ctx_train - len(self._prefix))
-
-    def _fits(self, state: int, branch: int) -> bool:
-        return cost(state, [branch]) <= self._limits.cells and state + branch <= self._room
-
-    def _question(self, question: Question) -> _Prepared:
-        """Tokens and labels of a question; kept, since tasks ask the same ones again."""
-        key = question.fingerprint
-        if key in self._questions:
-            self._questions.move_to_end(key)
-            return self._questions[key]
-        labels = choose(question, self._model, self._ending)
-        text = self._model.tokens(suffix(question, labels.kind, labels.marks))
-        branch = np.concatenate([np.array(text, dtype=np.int32), self._opening(spaced=labels.spaced)])
-        self._questions[key] = prepared = _Prepared(branch, labels)
-        if len(self._questions) > _PREPARED:
-            self._questions.popitem(last=False)
-        return prepared
-
-    def _pieces(self, pieces: Sequence[Piece]) -> Tokens:
-        parts = [self._model.tokens(piece.text, control=piece.control) for piece in pieces]
-        return np.array([token for part in parts for token in part], dtype=np.int32)
-
-    def _opening(self, *, spaced: bool) -> Tokens:
-        piece = self._template.opening
-        text = piece.text + (self._template.lead if spaced else "")
-        return np.array(self._model.tokens(text, control=piece.control), dtype=np.int32)
-
-    def _decode(self, works: Sequence[_Work], timeout_s: float) -> list[Evaluation]:
-        """Read every branch of every item."""
-        done = [Evaluation({}, None, self._tokens(work)) for work in works]
-        chunks = lay_out([work.trunk for work in works], len(self._prefix), self._limits)
-        with self._context.deadline(timeout_s):
-            for chunk in chunks:
-                for row, logits in zip(chunk.rows, self._rows(chunk), strict=True):
-                    work = works[row.item]
-                    done[row.item] = self._with(done[row.item], work.wanted[row.branch], logits)
-        return done
-
-    def _rows(self, chunk: Chunk) -> list[Logits]:
-        # Not fresh: nothing decoded yet, or the last call left the memory in doubt.
-        if not self._fresh:
-            self._context.decode_prefix(prefix_chunk(self._prefix))
-        self._fresh = False
-        rows = self._context.decode(chunk)
-        self._fresh = True
-        return rows
-
-    def _with(self, known: Evaluation, wanted: tuple[str, Labels] | None, logits: Logits) -> Evaluation:
-        if wanted is None:
-            heard = logits[self._features].astype(np.float64)
-            before = () if known.features is None else (known.features,)
-            return replace(known, features=np.concatenate([*before, heard]))
-        name, labels = wanted
-        return replace(known, readouts={**known.readouts, name: read(logits, labels)})
-
-    def _tokens(self, work: _Work) -> int:
-        return len(self._prefix) + len(work.trunk.state) + sum(map(len, work.trunk.branches))
+def _more(requests: Sequence[Request], compiler: Compiler, sheet: Sheet) -> list[Place]:
+    """The other orders of this sheet's near ties, written onto it."""
+    return [place for one in requests for place in one.go_on(sheet, compiler)]
