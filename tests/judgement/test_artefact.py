@@ -14,7 +14,9 @@ import pytest
 from coolhead.answers import Method
 from coolhead.errors import FitMismatch
 from coolhead.policy import Thresholds, Tier
+from coolhead.task import Task, TaskBook
 from coolhead_worker.engine.fake import FakeEngine
+from coolhead_worker.engine.protocol import PlanKind
 from coolhead_worker.judgement.artefact import FitBook, read_fit, write_fit
 from coolhead_worker.judgement.calibration import Head, Raw, Temperature, TemperatureBias
 from coolhead_worker.judgement.fitted import Certified, Limits, Route
@@ -28,18 +30,25 @@ from coolhead_worker.judgement.record import (
 )
 
 ENGINES = {Tier.FAST: FakeEngine("small"), Tier.DEEP: FakeEngine("large")}
+NOUL = {"type": "noul", "instructions": "Is it?"}
+TASK = Task.build({"name": "t", "questions": {"t": NOUL, "tb": NOUL, "h": NOUL}})
+TASKS = TaskBook({"t": TASK})
 RNG = np.random.default_rng(0)
 HEAD = Head(RNG.normal(size=(2, 16)), RNG.normal(size=2), RNG.normal(size=16), RNG.uniform(0.5, 2, 16))
 GIVEN = Route(forced=False, limits=Limits(Thresholds(accept_below=0.1), closed=True))
 
 
-def question(name: str, tier: Tier, method: Method, **more) -> QuestionRecord:
+def question(name: str, tier: Tier, method: Method, *, pinned: bool = False, **more) -> QuestionRecord:
+    text = PlanKind.PINNED if pinned else PlanKind.ISOLATED
+    plan = PlanKind.TRUNK if method is Method.HEAD else text
     values = {
         "id": name,
         "type": "noul",
         "fingerprint": hashlib.sha256(name.encode()).hexdigest()[:32],
         "labels": ("yes", "no"),
         "tier": tier,
+        "plan": plan,
+        "plan_id": ENGINES[tier].plan_id(plan, TASK.questions.root),
         "method": method,
         "rows_fit": 60,
         "rows_threshold": 40,
@@ -58,7 +67,7 @@ def question(name: str, tier: Tier, method: Method, **more) -> QuestionRecord:
 
 QUESTIONS = (
     question("raw", Tier.FAST, Method.RAW),
-    question("t", Tier.FAST, Method.TEMPERATURE, temperature=1.7),
+    question("t", Tier.FAST, Method.TEMPERATURE, pinned=True, temperature=1.7),
     question("tb", Tier.FAST, Method.TEMPERATURE_BIAS, temperature=0.1 + 0.2, bias=(0.1, -0.1)),
     question("h", Tier.FAST, Method.HEAD, strength=0.1),
     question(
@@ -89,8 +98,7 @@ def record(**more) -> FitRecord:
             tier: EngineRecord(
                 name=engine.name,
                 sha256=engine.digest,
-                plan=engine.plan,
-                feature_ids_digest=engine.feature_ids_digest,
+                features_digest=engine.features_digest,
             )
             for tier, engine in ENGINES.items()
         },
@@ -110,12 +118,18 @@ def folder(tmp_path) -> Path:
     return tmp_path / "fit"
 
 
+def load(folder: Path, engines=ENGINES, tasks=TASKS, **more) -> FitBook:
+    return FitBook.load([folder], engines, tasks, **more)
+
+
 def find(book: FitBook, at: int):
-    return book.find(QUESTIONS[at].fingerprint, QUESTIONS[at].tier)
+    """The entry for a job of the task."""
+    pinned = ENGINES[QUESTIONS[at].tier].plan_id(PlanKind.PINNED, TASK.questions.root)
+    return book.find(QUESTIONS[at].fingerprint, QUESTIONS[at].tier, pinned)
 
 
 def test_calibrators_come_back_bit_for_bit(folder):
-    book = FitBook.load([folder], ENGINES)
+    book = load(folder)
     assert len(book) == 5
     assert find(book, 0).calibrator == Raw()
     assert find(book, 1).calibrator == Temperature(1.7)
@@ -133,11 +147,11 @@ def test_calibrators_come_back_bit_for_bit(folder):
 
 def test_certificates_and_the_route_come_back(folder):
     written, _ = read_fit(folder)
-    entry = find(FitBook.load([folder], ENGINES), 4)
+    entry = find(load(folder), 4)
     assert entry.certified == Certified(accept_below=0.2, min_mass=0.2)
     assert entry.given == Route(forced=False, limits=GIVEN.limits, fit=written.fit)
     assert entry.fit == written.fit
-    assert find(FitBook.load([folder], ENGINES), 3).given is None
+    assert find(load(folder), 3).given is None
 
 
 def test_the_id_changes_with_everything_but_the_time():
@@ -149,14 +163,14 @@ def test_the_id_changes_with_everything_but_the_time():
 
 
 def test_a_question_or_tier_without_an_entry_is_not_found(folder):
-    book = FitBook.load([folder], ENGINES)
+    book = load(folder)
     assert book.find(QUESTIONS[0].fingerprint, Tier.DEEP) is None
     assert book.find("0" * 32, Tier.FAST) is None
     assert len(FitBook()) == 0
 
 
 def test_a_node_without_a_deep_tier_uses_the_fast_entries(folder):
-    book = FitBook.load([folder], {Tier.FAST: ENGINES[Tier.FAST]})
+    book = load(folder, {Tier.FAST: ENGINES[Tier.FAST]})
     assert find(book, 3) is not None
     assert find(book, 4) is None
 
@@ -164,15 +178,29 @@ def test_a_node_without_a_deep_tier_uses_the_fast_entries(folder):
 ENGINE_MISMATCHES = [
     (Tier.FAST, FakeEngine("other"), "fast tier: model sha256"),
     (Tier.DEEP, FakeEngine("other"), "deep tier: model sha256"),
-    (Tier.FAST, FakeEngine("small", plan="fake-v2"), "fast tier: plan fake-v1 in the fit, fake-v2 here"),
-    (Tier.FAST, FakeEngine("small", feature_count=8), "fast tier: feature ids"),
+    (
+        Tier.FAST,
+        FakeEngine("small", plan="fake-v2"),
+        "plan trunk fake-v1.trunk in the fit, fake-v2.trunk here: fit again",
+    ),
+    (
+        Tier.FAST,
+        FakeEngine("small", plan="fake-v2"),
+        "fast tier: plan isolated fake-v1.isolated in the fit, fake-v2.isolated here; plan pinned ",
+    ),
+    (
+        Tier.DEEP,
+        FakeEngine("large", plan="fake-v2"),
+        "deep tier: plan trunk fake-v1.trunk in the fit, fake-v2.trunk here: fit again",
+    ),
+    (Tier.FAST, FakeEngine("small", feature_count=8), "fast tier: features"),
 ]
 
 
 @pytest.mark.parametrize(("tier", "engine", "what"), ENGINE_MISMATCHES)
 def test_another_engine_is_refused_with_what_differs(folder, tier, engine, what):
     with pytest.raises(FitMismatch) as caught:
-        FitBook.load([folder], {**ENGINES, tier: engine})
+        load(folder, {**ENGINES, tier: engine})
     assert what in str(caught.value)
     assert str(caught.value).startswith("fit: ")
     assert str(folder.parent) not in str(caught.value)
@@ -181,7 +209,7 @@ def test_another_engine_is_refused_with_what_differs(folder, tier, engine, what)
 @pytest.mark.parametrize(("tier", "engine", "what"), ENGINE_MISMATCHES)
 def test_a_lenient_book_leaves_only_that_tier_out_and_says_so(folder, caplog, tier, engine, what):
     with caplog.at_level(logging.WARNING, "coolhead.judgement"):
-        book = FitBook.load([folder], {**ENGINES, tier: engine}, lenient=True)
+        book = load(folder, {**ENGINES, tier: engine}, lenient=True)
     assert (find(book, 3) is None) == (tier is Tier.FAST)
     assert (find(book, 4) is None) == (tier is Tier.DEEP)
     assert what in caplog.text
@@ -228,7 +256,23 @@ DAMAGE = [
     ("fit.json empty", cut("fit.json", 0), "cut short or not JSON"),
     ("fit.json is a list", lambda f: (f / "fit.json").write_text("[]"), "format 'None'"),
     ("fit.json is not UTF-8", lambda f: (f / "fit.json").write_bytes(b"\xff"), "cut short or not JSON"),
-    ("a later format", lambda f: edit(f, lambda raw: raw.update(format="coolhead-fit/2")), "coolhead-fit/2"),
+    (
+        "the old format",
+        lambda f: edit(f, lambda raw: raw.update(format="coolhead-fit/1")),
+        "format 'coolhead-fit/1' is not coolhead-fit/2: fit again",
+    ),
+    ("a later format", lambda f: edit(f, lambda raw: raw.update(format="coolhead-fit/3")), "coolhead-fit/3"),
+    (
+        "a head that says it reads text",
+        lambda f: edit(f, lambda raw: raw["questions"][3].update(plan="isolated")),
+        "head does not read by the plan isolated",
+    ),
+    (
+        "a temperature that says it reads the trunk",
+        lambda f: edit(f, first_question(plan="trunk")),
+        "temperature does not read by the plan trunk",
+    ),
+    ("an unknown plan", lambda f: edit(f, first_question(plan="rotated")), "plan"),
     ("a threshold by hand", lambda f: edit(f, first_question(temperature=1.8)), "was edited"),
     ("a question gone", lambda f: edit(f, lambda raw: raw["questions"].pop()), "was edited"),
     ("a field too many", lambda f: edit(f, lambda raw: raw.update(extra=1)), "extra"),
@@ -269,11 +313,11 @@ DAMAGE = [
 def test_a_damaged_fit_is_refused_in_one_line(folder, caplog, name, damage, what):
     damage(folder)
     with pytest.raises(FitMismatch) as caught:
-        FitBook.load([folder], ENGINES)
+        load(folder)
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
     with caplog.at_level(logging.WARNING, "coolhead.judgement"):
-        assert len(FitBook.load([folder], ENGINES, lenient=True)) == 0
+        assert len(load(folder, lenient=True)) == 0
     assert what in caplog.text
 
 
@@ -281,13 +325,13 @@ def test_a_damaged_fit_does_not_hide_the_others(tmp_path):
     write_fit(tmp_path / "a", record(), HEADS)
     write_fit(tmp_path / "b", record(), HEADS)
     flip(tmp_path / "a")
-    assert len(FitBook.load([tmp_path / "a", tmp_path / "b"], ENGINES, lenient=True)) == 5
+    assert len(FitBook.load([tmp_path / "a", tmp_path / "b"], ENGINES, TASKS, lenient=True)) == 5
 
 
 def test_a_folder_of_fits_is_read_whole_and_the_later_counts(tmp_path):
     write_fit(tmp_path / "a", record(), HEADS)
     second = write_fit(tmp_path / "b", record(seed=1, questions=QUESTIONS[:1]), {})
-    book = FitBook.load([tmp_path], ENGINES)
+    book = load(tmp_path)
     assert find(book, 0).fit == second.fit
     assert find(book, 1).fit != second.fit
     assert [one.seed for one in book.records] == [0, 1]
@@ -295,12 +339,12 @@ def test_a_folder_of_fits_is_read_whole_and_the_later_counts(tmp_path):
 
 def test_an_empty_folder_is_no_fit(tmp_path):
     with pytest.raises(FitMismatch, match=r"fit\.json"):
-        FitBook.load([tmp_path], ENGINES)
+        load(tmp_path)
 
 
 def test_writing_again_replaces_the_fit(folder):
     write_fit(folder, record(seed=1, questions=QUESTIONS[:1]), {})
-    assert len(FitBook.load([folder], ENGINES)) == 1
+    assert len(load(folder)) == 1
     assert sorted(path.name for path in folder.iterdir()) == ["fit.json", "heads.safetensors"]
 
 
@@ -309,9 +353,9 @@ def test_a_fit_stopped_between_its_two_files_is_refused(folder, tmp_path):
     shutil.copy(tmp_path / "other" / "heads.safetensors", folder)  # the new heads, the old fit.json
     assert other.fit
     with pytest.raises(FitMismatch, match="not the file that was fitted"):
-        FitBook.load([folder], ENGINES)
+        load(folder)
 
 
 def test_a_fit_without_heads_has_an_empty_file_of_heads(tmp_path):
     write_fit(tmp_path / "fit", record(questions=QUESTIONS[:3]), {})
-    assert len(FitBook.load([tmp_path / "fit"], ENGINES)) == 3
+    assert len(load(tmp_path / "fit")) == 3

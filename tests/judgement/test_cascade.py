@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coolhead.answers import Method, Status
-from coolhead.policy import Calibration, Escalation, Grey, Policy, Thresholds, Tier, verdict
+from coolhead.policy import Calibration, Debias, Escalation, Grey, Policy, Thresholds, Tier, verdict
 from coolhead.questions import Choice, Noul
+from coolhead_worker.engine.protocol import PlanKind
 from coolhead_worker.judgement.calibration import PLACEHOLDER, Head, Raw, Temperature
 from coolhead_worker.judgement.cascade import (
     Basis,
@@ -17,7 +18,6 @@ from coolhead_worker.judgement.cascade import (
     assess,
     basis_of,
     limits_in_force,
-    reading,
     reason_to_ask,
     refused,
     route_of,
@@ -30,39 +30,91 @@ CHOICE = Choice(criteria={"a": None, "b": None, "c": None})
 HEAD = Head(np.zeros((2, 3)), np.zeros(2), np.zeros(3), np.ones(3))
 
 
-def fitted(calibrator=None, given=None, **certified) -> FittedQuestion:
-    return FittedQuestion("f1", calibrator or Raw(), Certified(**certified), given)
+def fitted(calibrator=None, given=None, pinned=None, **certified) -> FittedQuestion:
+    return FittedQuestion("f1", calibrator or Raw(), Certified(**certified), given, pinned)
+
+
+def raw(fit: FittedQuestion | None = None) -> Basis:
+    return Basis(Raw(), fit, PlanKind.ISOLATED)
 
 
 def numbers(*p: float, mass: float | None = 0.9) -> Numbers:
     """Logits that raw turns into these probabilities."""
-    return Numbers(np.log(np.array(p)), mass, "names")
+    return Numbers(np.log(np.array(p)), mass, "names", "isolated-v0")
 
 
 # --- which numbers ---------------------------------------------------------------------------------
 
 
+WANTED = [
+    ("nothing known", None, Calibration.FITTED, None, PLACEHOLDER, False, Status.UNCALIBRATED),
+    ("the author's", None, Calibration.FITTED, 1.2, Temperature(1.2), False, Status.MODEL),
+    ("the fit", fitted(Temperature(2.0)), Calibration.FITTED, None, Temperature(2.0), True, Status.FITTED),
+    (
+        "the fit over the author's",
+        fitted(Temperature(2.0)),
+        Calibration.FITTED,
+        1.2,
+        Temperature(2.0),
+        True,
+        Status.FITTED,
+    ),
+    (
+        "the placeholder is asked for",
+        fitted(Temperature(2.0)),
+        Calibration.PLACEHOLDER,
+        1.2,
+        PLACEHOLDER,
+        False,
+        Status.UNCALIBRATED,
+    ),
+    ("raw is asked for", fitted(Temperature(2.0)), Calibration.RAW, 1.2, Raw(), False, Status.UNCALIBRATED),
+    ("raw without a fit", None, Calibration.RAW, None, Raw(), False, Status.UNCALIBRATED),
+]
+
+
 @pytest.mark.parametrize(
-    ("found", "wanted", "method", "is_fitted"),
+    ("name", "found", "wanted", "authored", "calibrator", "is_fitted", "status"),
+    WANTED,
+    ids=[r[0] for r in WANTED],
+)
+def test_the_fit_counts_then_the_author_then_the_placeholder(
+    name, found, wanted, authored, calibrator, is_fitted, status
+):
+    basis = basis_of(found, wanted, PlanKind.PINNED, authored)
+    assert basis.calibrator == calibrator
+    assert (basis.fitted is not None) == is_fitted
+    assert basis.status(certified=False) is status
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "plan"),
     [
-        (None, Calibration.FITTED, PLACEHOLDER, False),
-        (fitted(Temperature(2.0)), Calibration.FITTED, Temperature(2.0), True),
-        (fitted(Temperature(2.0)), Calibration.PLACEHOLDER, PLACEHOLDER, False),
-        (fitted(Temperature(2.0)), Calibration.RAW, Raw(), False),
-        (None, Calibration.RAW, Raw(), False),
+        (None, Calibration.FITTED, PlanKind.PINNED),
+        (fitted(HEAD), Calibration.FITTED, PlanKind.TRUNK),
+        (fitted(), Calibration.FITTED, PlanKind.ISOLATED),
+        (fitted(pinned="pinned-v0.s1"), Calibration.FITTED, PlanKind.PINNED),
+        # what is not read by the fit is read as the task says
+        (fitted(HEAD), Calibration.RAW, PlanKind.PINNED),
+        (fitted(), Calibration.PLACEHOLDER, PlanKind.PINNED),
     ],
 )
-def test_the_fit_counts_when_there_is_one_and_it_is_wanted(found, wanted, method, is_fitted):
-    basis = basis_of(found, wanted)
-    assert basis.calibrator == method
-    assert (basis.fitted is not None) == is_fitted
+def test_a_fitted_question_is_read_as_it_was_fitted_and_others_as_the_task_says(found, wanted, plan):
+    assert basis_of(found, wanted, PlanKind.PINNED, None).plan is plan
 
 
-def test_heads_share_the_trunk_and_the_rest_is_read_by_text():
-    by_head, by_text = Basis(HEAD, fitted(HEAD)), Basis(PLACEHOLDER, None)
-    assert reading({"a": by_head, "b": by_text, "c": by_head, "d": by_text}) == (("b", "d"), True)
-    assert reading({"a": by_text}) == (("a",), False)
-    assert reading({"a": by_head}) == ((), True)
+@pytest.mark.parametrize("found", [None, fitted()])
+def test_an_authors_temperature_is_never_certified(found):
+    basis = basis_of(found, Calibration.FITTED, PlanKind.ISOLATED, 1.2)
+    assert (basis.status(certified=True) is Status.CERTIFIED) == (found is not None)
+    said = assess(
+        NOUL,
+        Tier.FAST,
+        basis_of(None, Calibration.FITTED, PlanKind.ISOLATED, 1.2),
+        numbers(0.01, 0.99),
+        Thresholds(),
+    )
+    assert (said.grey, said.status, said.method, said.fit) == (None, Status.MODEL, Method.TEMPERATURE, None)
 
 
 # --- whose limits ----------------------------------------------------------------------------------
@@ -199,7 +251,7 @@ def test_limits_are_always_in_order_and_the_users_always_hold(user, fit):
 
 @given(unit, users(), fits)
 def test_an_accepted_noul_has_the_verdict_of_its_side(p, user, fit):
-    said = assess(NOUL, Tier.FAST, Basis(Raw(), fit), numbers(max(p, 1e-9), max(1 - p, 1e-9)), user)
+    said = assess(NOUL, Tier.FAST, raw(fit), numbers(max(p, 1e-9), max(1 - p, 1e-9)), user)
     limits = said.limits.thresholds
     if said.grey is None:
         below = said.probabilities[0] < limits.accept_below
@@ -272,7 +324,7 @@ STATUS = [
 )
 def test_status_of_a_noul(name, p, user, certified, why, status):
     fit = None if certified is None else fitted(**certified)
-    said = assess(NOUL, Tier.FAST, Basis(Raw(), fit), numbers(*p), Thresholds(**user))
+    said = assess(NOUL, Tier.FAST, raw(fit), numbers(*p), Thresholds(**user))
     assert (said.grey, said.status) == (why, status)
 
 
@@ -289,23 +341,21 @@ def test_status_of_a_noul(name, p, user, certified, why, status):
 )
 def test_status_of_a_choice(p, user, certified, why, status):
     fit = None if certified is None else fitted(**certified)
-    said = assess(CHOICE, Tier.FAST, Basis(Raw(), fit), numbers(*p), Thresholds(**user))
+    said = assess(CHOICE, Tier.FAST, raw(fit), numbers(*p), Thresholds(**user))
     assert (said.grey, said.status) == (why, status)
 
 
 def test_low_mass_is_grey_whatever_the_probability_and_a_head_has_none():
     user = Thresholds(min_mass=0.5)
-    light = assess(NOUL, Tier.FAST, Basis(Raw(), None), numbers(0.01, 0.99, mass=0.4), user)
+    light = assess(NOUL, Tier.FAST, raw(), numbers(0.01, 0.99, mass=0.4), user)
     assert (light.grey, light.low) == (Grey.LOW_MASS, True)
-    by_head = assess(NOUL, Tier.FAST, Basis(Raw(), None), numbers(0.01, 0.99, mass=None), user)
+    by_head = assess(NOUL, Tier.FAST, raw(), numbers(0.01, 0.99, mass=None), user)
     assert (by_head.grey, by_head.low) == (None, False)
 
 
 def test_numbers_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="finite"):
-        assess(
-            NOUL, Tier.FAST, Basis(Raw(), None), Numbers(np.array([0.0, np.nan]), 1.0, "names"), Thresholds()
-        )
+        assess(NOUL, Tier.FAST, raw(), Numbers(np.array([0.0, np.nan]), 1.0, "names", "p"), Thresholds())
 
 
 # --- the deep tier ---------------------------------------------------------------------------------
@@ -313,12 +363,12 @@ def test_numbers_that_are_not_finite_are_refused():
 
 def fast_answer(p=(0.5, 0.5), certified=None, user=None):
     fit = None if certified is None else fitted(**certified)
-    return assess(NOUL, Tier.FAST, Basis(Raw(), fit), numbers(*p), user or Thresholds())
+    return assess(NOUL, Tier.FAST, raw(fit), numbers(*p), user or Thresholds())
 
 
 def deep_answer(p=(0.95, 0.05), given=None, route=None, user=None):
     fit = fitted(given=given, accept_above=0.9)
-    return assess(NOUL, Tier.DEEP, Basis(Raw(), fit), numbers(*p), user or Thresholds(), route)
+    return assess(NOUL, Tier.DEEP, raw(fit), numbers(*p), user or Thresholds(), route)
 
 
 @pytest.mark.parametrize(
@@ -395,17 +445,17 @@ def test_without_a_deep_answer_the_fast_one_stands_with_the_reason():
 def test_a_job_is_refused_when_every_tier_that_answered_is_low(on_low_mass, fast, deep, expected):
     user = Thresholds(min_mass=0.5)
     said = [
-        None
-        if mass is None
-        else assess(NOUL, Tier.FAST, Basis(Raw(), None), numbers(0.5, 0.5, mass=mass), user)
+        None if mass is None else assess(NOUL, Tier.FAST, raw(), numbers(0.5, 0.5, mass=mass), user)
         for mass in (fast, deep)
     ]
     assert refused(Policy(on_low_mass=on_low_mass), *said) is expected
 
 
-def test_an_assessed_answer_tells_its_method_and_fit():
-    said = assess(
-        NOUL, Tier.FAST, Basis(HEAD, fitted(HEAD)), Numbers(np.zeros(3), None, "trunk"), Thresholds()
-    )
+def test_an_assessed_answer_tells_its_method_fit_and_plan():
+    basis = basis_of(fitted(HEAD), Calibration.FITTED, PlanKind.PINNED, None)
+    said = assess(NOUL, Tier.FAST, basis, Numbers(np.zeros(3), None, "trunk", "trunk-v0"), Thresholds())
     assert (said.method, said.fit, said.mass, said.kind) == (Method.HEAD, "f1", None, "trunk")
+    assert (said.plan, said.debias) == ("trunk-v0", Debias.RAW)
     assert said.probabilities == (0.5, 0.5)
+    turned = Numbers(np.zeros(2), 0.9, "letters", "isolated-v0", Debias.ROTATED)
+    assert assess(NOUL, Tier.FAST, raw(), turned, Thresholds()).debias is Debias.ROTATED

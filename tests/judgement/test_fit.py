@@ -16,6 +16,7 @@ from coolhead.job import Job
 from coolhead.policy import Grey, Tier
 from coolhead.task import Task, TaskBook
 from coolhead_worker.clock import ManualClock
+from coolhead_worker.engine.protocol import PlanKind
 from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.fit import FitReport, fit_task
 from coolhead_worker.judgement.guarantee import upper_bound
@@ -155,12 +156,35 @@ def test_the_record_names_labels_engines_and_tool_but_no_folder(done):
     (file,) = record.label_files
     assert (file.name, file.rows) == ("tickets.jsonl", 260)
     assert record.engines[Tier.DEEP].sha256 == done.engines[Tier.DEEP].digest
-    assert record.engines[Tier.FAST].plan == "fake-v1"
     assert record.fitted_at == "1970-01-02T00:00:00+00:00"
     assert record.tool.startswith("coolhead ")
     text = (done.report.folder / "fit.json").read_text()
     assert str(done.labels.parent) not in text
     assert "ticket 1 queue" not in text
+
+
+def test_every_question_says_by_which_plan_its_numbers_were_read(done):
+    for question in done.report.record.questions:
+        assert question.method is Method.HEAD
+        assert (question.plan, question.plan_id) == (PlanKind.TRUNK, "fake-v1.trunk")
+
+
+@pytest.mark.parametrize("plan", ["isolated", "pinned"])
+def test_questions_are_read_by_the_plan_of_the_task_with_the_trunk_beside_them(tmp_path, plan):
+    task = Task.build(
+        {**TASK.model_dump(exclude={"questions"}), "questions": TASK.questions.wire(), "plan": plan}
+    )
+    used = fast_only(signal=0.0, text=4.0)
+    report = fit_task(
+        task, [write_rows(tmp_path / "l.jsonl", [slim(i) for i in range(60)])], used, tmp_path / "out"
+    )
+    items = [item for call in used[Tier.FAST].calls for item in call]
+    assert all(item.trunk and list(item.questions) == ["queue"] for item in items)
+    pinned = None if plan == "isolated" else list(task.questions.root)
+    assert {item.pinned and tuple(item.pinned) for item in items} == {pinned and tuple(pinned)}
+    question = of(report, "queue", Tier.FAST)
+    assert question.plan.value == plan
+    assert question.plan_id == used[Tier.FAST].plan_id(question.plan, task.questions.root)
 
 
 def test_two_fits_differ_only_in_their_time(done, tmp_path):
@@ -351,11 +375,11 @@ def test_rows_of_low_mass_are_never_accepted_and_all_reach_the_deep_tier(tmp_pat
     assert deep.rows_reaching == light > 0
 
     # and the judge accepts the very same rows
+    book = TaskBook({task.name: task})
     judge = Judge(
-        used[Tier.FAST], used[Tier.DEEP], FitBook.load([report.folder], used), TaskBook(), "n", ManualClock()
+        used[Tier.FAST], used[Tier.DEEP], FitBook.load([report.folder], used, book), book, "n", ManualClock()
     )
-    asked = {"queue": task.questions.wire()["queue"]}
-    jobs = [JudgeItem(Job.make(text_of_row(i), questions=asked, policy=task.policy)) for i in tested]
+    jobs = [JudgeItem(Job.make(text_of_row(i), task=task.name)) for i in tested]
     answers = [one.answers["queue"] for one in judge.judge(jobs, 10.0)]
     assert [a.escalated for a in answers] == [Grey.LOW_MASS if i % 4 == 0 else None for i in tested]
     assert {a.status for a in answers if a.tier is Tier.FAST} == {Status.CERTIFIED}
@@ -388,5 +412,5 @@ def test_fit_json_is_plain_json_without_nan(done):
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
-    assert json.loads(raw, parse_constant=refuse)["format"] == "coolhead-fit/1"
+    assert json.loads(raw, parse_constant=refuse)["format"] == "coolhead-fit/2"
     assert np.isfinite([q.scores.nll for q in done.report.record.questions]).all()

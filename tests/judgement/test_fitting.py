@@ -71,7 +71,18 @@ def test_logits_that_point_the_wrong_way_run_to_the_flat_end_and_are_refused(fit
         fitter(logits, (np.arange(60) + 1) % 2)
 
 
-@pytest.mark.parametrize(("n", "f"), [(60, 150), (150, 20)], ids=["more features than rows", "more rows"])
+SHAPES = [
+    (60, 150, "more features than rows"),
+    (150, 20, "more rows"),
+    (90, 90, "as many"),
+    (80, 576, "the hidden state of a small model"),
+    (60, 2000, "of a large one"),
+    (700, 576, "with rows to spare"),
+    (60, 1, "a single feature"),
+]
+
+
+@pytest.mark.parametrize(("n", "f"), [shape[:2] for shape in SHAPES], ids=[shape[2] for shape in SHAPES])
 def test_a_head_is_scikit_learns_logistic_regression(n, f):
     rng = np.random.default_rng(4)
     features = rng.normal(size=(n, f)) * rng.uniform(0.1, 5, f) + rng.normal(size=f)
@@ -101,6 +112,17 @@ def test_an_option_without_labels_keeps_a_small_probability():
     q = fit_temperature_bias(logits, labels).probabilities(logits)
     assert q[:, 2].min() > 0
     assert 1e-4 < q[:, 2].mean() < 0.05
+
+
+def test_features_of_any_size_and_offset_weigh_alike():
+    """As hidden states are: a few axes are a thousand times as large as the others, none is centred."""
+    rng = np.random.default_rng(7)
+    plain = rng.normal(size=(150, 300))
+    labels = drawn(plain[:, :3] * 2, rng)
+    scale, offset = 10.0 ** rng.uniform(-4, 4, 300), 1e3 * rng.normal(size=300)
+    even, uneven = (fit_heads(x, labels, 3, (0.01,))[0] for x in (plain, plain * scale + offset))
+    assert even.probabilities(plain) == pytest.approx(uneven.probabilities(plain * scale + offset), abs=2e-3)
+    assert (uneven.probabilities(plain * scale + offset).argmax(axis=1) == labels).mean() > 0.9
 
 
 def test_a_feature_that_never_moves_is_harmless():

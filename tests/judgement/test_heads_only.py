@@ -25,4 +25,5 @@ def test_no_question_is_asked_by_text_and_only_heads_are_tried(tmp_path: Path) -
     assert all(item.trunk and not item.questions for call in engine.calls for item in call)
     (question,) = report.record.questions
     assert [tried.method for tried in question.candidates] == [Method.HEAD]
+    assert (question.plan.value, question.plan_id) == ("trunk", "fake-v1.trunk")
     assert "nothing else was tried" in question.why

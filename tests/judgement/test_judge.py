@@ -25,6 +25,7 @@ from coolhead.policy import Grey, Tier
 from coolhead.task import Task, TaskBook
 from coolhead_worker.clock import ManualClock
 from coolhead_worker.engine.fake import FakeEngine
+from coolhead_worker.engine.protocol import PlanKind
 from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.calibration import Head, TemperatureBias
 from coolhead_worker.judgement.fit import fit_task
@@ -36,6 +37,7 @@ from tests.judgement.synthetic import QUEUE, TASK, SyntheticEngine, row, text_of
 NOUL = {"type": "noul", "instructions": "Is it an attack?"}
 CHOICE = {"type": "choice", "criteria": ["a", "b"]}
 BOOK = TaskBook({"guard": Task.build({"name": "guard", "questions": {"attack": NOUL}})})
+TASKS = TaskBook({"tickets": TASK})
 ATTACK_FAST = (BOOK["guard"].questions["attack"].fingerprint, Tier.FAST)
 
 
@@ -123,7 +125,9 @@ def test_an_answer_says_where_it_comes_from():
     fast, deep = attack(bench.one("safe")), attack(bench.one("grey"))
     assert fast.model == f"small@{bench.fast.digest[:12]}"
     assert deep.model == f"large@{bench.deep.digest[:12]}"
-    assert (fast.plan, fast.readout, fast.mass, fast.debias) == ("fake-v1", "names", 0.9, "raw")
+    assert (fast.readout, fast.mass, fast.debias) == ("names", 0.9, "raw")
+    pinned = bench.fast.plan_id(PlanKind.PINNED, BOOK["guard"].questions.root)
+    assert (fast.plan, deep.plan) == (pinned, pinned)
 
 
 def test_one_fast_call_for_all_and_one_deep_call_for_the_grey_ones():
@@ -237,13 +241,7 @@ def test_a_job_that_no_tier_considers_is_rejected_if_the_policy_says_so(
 )
 def test_the_policy_may_ask_for_other_than_fitted_probabilities(calibration, noul, method, status):
     bias = np.array([math.log(9.0), 0.0])
-    fits = FitBook(
-        {
-            (BOOK["guard"].questions["attack"].fingerprint, Tier.FAST): FittedQuestion(
-                "f1", TemperatureBias(1.0, bias), Certified()
-            )
-        }
-    )
+    fits = FitBook([(ATTACK_FAST, FittedQuestion("f1", TemperatureBias(1.0, bias), Certified()))])
     answer = attack(
         Bench(deep=False, fits=fits).one("grey", task="guard", policy={"calibration": calibration})
     )
@@ -394,13 +392,12 @@ def fitted(tmp_path_factory):
     }
     labels = write_rows(folder / "l.jsonl", [row(i) for i in range(240)])
     report = fit_task(TASK, [labels], engines, folder / "out")
-    return report, engines, FitBook.load([folder / "out"], engines)
+    return report, engines, FitBook.load([folder / "out"], engines, TASKS)
 
 
 def judged(fitted, places, **more):
     _, engines, book = fitted
-    tasks = TaskBook({"tickets": TASK})
-    judge = Judge(engines[Tier.FAST], engines[Tier.DEEP], book, tasks, "n", ManualClock())
+    judge = Judge(engines[Tier.FAST], engines[Tier.DEEP], book, TASKS, "n", ManualClock())
     jobs = [JudgeItem(Job.make(text_of_row(i), task="tickets", **more)) for i in places]
     return judge.judge(jobs, 10.0)
 
@@ -479,9 +476,8 @@ def test_other_wording_is_another_question_and_uncalibrated(fitted):
 
 def test_heads_and_text_share_one_item():
     head = Head(np.zeros((2, 16)), np.array([-3.0, 0.0]), np.zeros(16), np.ones(16))
-    key = (BOOK["guard"].questions["attack"].fingerprint, Tier.FAST)
     bench = Bench(
-        fits=FitBook({key: FittedQuestion("f1", head, Certified(accept_below=0.2))}),
+        fits=FitBook([(ATTACK_FAST, FittedQuestion("f1", head, Certified(accept_below=0.2)))]),
         fast_more={"answer": None},
     )
     said = bench.one("any", questions={"attack": NOUL, "kind": CHOICE})

@@ -1,7 +1,8 @@
 """Fits on disk: `fit.json` and `heads.safetensors` in one folder, and the book of those in use.
 
-Guarantee: an entry is only used with the very model, plan and feature ids it was fitted on, from
-files that are as they were written; anything else is refused with what differs. No pickle.
+Guarantee: an entry is only used with the very model, feature ids and plan it was fitted on (of a
+pinned plan, with the very questions of its task), from files that are as they were written; anything
+else is refused with what differs. No pickle.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from coolhead.answers import Method
 from coolhead.errors import FitMismatch, one_line
 from coolhead.policy import Tier
 from coolhead.questions import explain
-from coolhead_worker.engine.protocol import Engine
+from coolhead.task import Task
+from coolhead_worker.engine.protocol import Engine, PlanKind
 from coolhead_worker.judgement.calibration import (
     Calibrator,
     Floats,
@@ -31,12 +33,16 @@ from coolhead_worker.judgement.calibration import (
     TemperatureBias,
 )
 from coolhead_worker.judgement.fitted import Certified, FittedQuestion
+from coolhead_worker.judgement.plans import PlanIds
 from coolhead_worker.judgement.record import FORMAT, FitRecord, QuestionRecord
 
 RECORD, HEADS = "fit.json", "heads.safetensors"
 PARTS = ("weight", "bias", "mean", "scale")
 
 _log = logging.getLogger("coolhead.judgement")
+
+Entry = tuple[tuple[str, Tier], FittedQuestion]
+"""A fitted question with its fingerprint and tier."""
 
 
 def write_fit(folder: Path, record: FitRecord, heads: Mapping[tuple[Tier, str], Head]) -> FitRecord:
@@ -114,51 +120,72 @@ def _read_bytes(path: Path) -> bytes:
 
 
 class FitBook:
-    """The fitted questions that this node's engines can use, by fingerprint and tier."""
+    """The fitted questions that this node's engines can use, by fingerprint, tier and pinned plan."""
 
-    def __init__(
-        self,
-        entries: Mapping[tuple[str, Tier], FittedQuestion] | None = None,
-        records: Sequence[FitRecord] = (),
-    ) -> None:
-        self._entries = dict(entries or {})
+    def __init__(self, entries: Iterable[Entry] = (), records: Sequence[FitRecord] = ()) -> None:
+        self._entries: dict[tuple[str, Tier], dict[str | None, FittedQuestion]] = {}
+        for key, entry in entries:
+            mine = self._entries.setdefault(key, {})
+            mine.pop(entry.pinned, None)  # so that the order is that of coming
+            mine[entry.pinned] = entry
         self.records = tuple(records)
 
     @classmethod
     def load(
-        cls, folders: Iterable[Path], engines: Mapping[Tier, Engine], *, lenient: bool = False
+        cls,
+        folders: Iterable[Path],
+        engines: Mapping[Tier, Engine],
+        tasks: Mapping[str, Task],
+        *,
+        lenient: bool = False,
     ) -> FitBook:
-        """Read fits. A tier that this node has no engine for is left out.
+        """Read fits. A tier that this node has no engine for is left out, and so are, with a warning,
+        questions that were read pinned in a task that this node does not know: nobody can ask them.
 
         Args:
             folders: each a fit, or a folder of fits; of two fits of one question the later counts.
             engines: this node's engines.
+            tasks: this node's tasks, by name.
             lenient: leave a fit that does not match out, with a warning, instead of raising.
 
         Raises:
             FitMismatch: names the fit and what differs (unless `lenient`).
         """
-        entries: dict[tuple[str, Tier], FittedQuestion] = {}
+        entries: list[Entry] = []
         records: list[FitRecord] = []
+        plans = {tier: PlanIds(engine, tasks) for tier, engine in engines.items()}
         for folder in folders:
             for place in _fits_in(folder):
                 try:
-                    found, record = _usable(place, engines, lenient=lenient)
+                    found, record = _usable(place, engines, plans, lenient=lenient)
                 except FitMismatch as error:
                     if not lenient:
                         raise
-                    _log.warning("fit left out: %s", error, extra={"action": "fit_left_out"})
+                    _left_out(str(error))
                     continue
-                entries.update(found)
+                entries += found
                 records.append(record)
         return cls(entries, records)
 
-    def find(self, fingerprint: str, tier: Tier) -> FittedQuestion | None:
-        """The entry of a question on a tier, if there is one."""
-        return self._entries.get((fingerprint, tier))
+    def find(self, fingerprint: str, tier: Tier, pinned: str | None = None) -> FittedQuestion | None:
+        """The entry of a question on a tier, if there is one.
+
+        Args:
+            fingerprint: the question's.
+            tier: the tier.
+            pinned: the id of the plan that pins the questions of its task; None when it is asked
+                inline. Entries that were fitted under another pinned plan do not count.
+        """
+        mine = self._entries.get((fingerprint, tier), {})
+        fits = [entry for entry in mine.values() if entry.pinned in (None, pinned)]
+        return fits[-1] if fits else None
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return sum(map(len, self._entries.values()))
+
+
+def _left_out(what: str) -> None:
+    _log.warning("fit left out: %s", what, extra={"action": "fit_left_out"})
 
 
 def _fits_in(folder: Path) -> list[Path]:
@@ -168,47 +195,55 @@ def _fits_in(folder: Path) -> list[Path]:
 
 
 def _usable(
-    folder: Path, engines: Mapping[Tier, Engine], *, lenient: bool
-) -> tuple[dict[tuple[str, Tier], FittedQuestion], FitRecord]:
+    folder: Path, engines: Mapping[Tier, Engine], plans: Mapping[Tier, PlanIds], *, lenient: bool
+) -> tuple[list[Entry], FitRecord]:
     record, tensors = read_fit(folder)
-    usable = set()
+    usable: list[QuestionRecord] = []
     for tier, engine in engines.items():
-        differs = _difference(record, tier, engine)
-        if differs and not lenient:
-            raise FitMismatch(f"{folder.name}: {differs}")
-        if differs:
-            _log.warning("fit left out: %s: %s", folder.name, differs, extra={"action": "fit_left_out"})
-        else:
-            usable.add(tier)
-    entries = {
-        (question.fingerprint, question.tier): _entry(folder, record, question, tensors)
-        for question in record.questions
-        if question.tier in usable
-    }
-    return entries, record
+        mine = [question for question in record.questions if question.tier is tier]
+        here = {question.plan: _plan_here(record, question, plans[tier]) for question in mine}
+        other = _other_model(record, tier, engine)
+        wrong = other or _other_plans(mine, here)
+        if wrong:
+            differs = f"{folder.name}: {tier.value} tier: {'; '.join(wrong)}: fit again"
+            if not lenient:
+                raise FitMismatch(differs)
+            _left_out(differs)
+        elif None in here.values():
+            _left_out(f"{folder.name}: {tier.value} tier: this node does not know task {record.task!r}")
+        usable += [] if other else [q for q in mine if q.plan_id == here[q.plan]]
+    return [_entry(folder, record, question, tensors) for question in usable], record
 
 
-def _difference(record: FitRecord, tier: Tier, engine: Engine) -> str:
-    """What of an engine is not as it was fitted; "" when all is, or the fit knows nothing of the tier."""
+def _plan_here(record: FitRecord, question: QuestionRecord, plans: PlanIds) -> str | None:
+    """The id by which this node's engine reads a question of this plan; None when nobody can ask it."""
+    return plans.pinned(record.task) if question.plan is PlanKind.PINNED else plans.of(question.plan)
+
+
+def _other_model(record: FitRecord, tier: Tier, engine: Engine) -> list[str]:
+    """What of an engine is not as it was fitted; nothing when the fit does not know the tier."""
     fitted = record.engines.get(tier)
     if fitted is None:
-        return ""
-    pairs = {
-        "model sha256": (fitted.sha256[:12], engine.digest[:12], fitted.sha256 == engine.digest),
-        "plan": (fitted.plan, engine.plan, fitted.plan == engine.plan),
-        "feature ids": (
-            fitted.feature_ids_digest[:12],
-            engine.feature_ids_digest[:12],
-            fitted.feature_ids_digest == engine.feature_ids_digest,
-        ),
-    }
-    wrong = [f"{what} {was} in the fit, {now} here" for what, (was, now, same) in pairs.items() if not same]
-    return f"{tier.value} tier: {'; '.join(wrong)}: fit again" if wrong else ""
+        return []
+    pairs = (
+        ("model sha256", fitted.sha256, engine.digest),
+        ("features", fitted.features_digest, engine.features_digest),
+    )
+    return [f"{what} {was[:12]} in the fit, {now[:12]} here" for what, was, now in pairs if was != now]
 
 
-def _entry(
-    folder: Path, record: FitRecord, question: QuestionRecord, tensors: Mapping[str, Floats]
-) -> FittedQuestion:
+def _other_plans(questions: Sequence[QuestionRecord], here: Mapping[PlanKind, str | None]) -> list[str]:
+    """The plans that are not as they were fitted, each once."""
+    known = [(question, here[question.plan]) for question in questions]
+    wrong = [
+        f"plan {question.plan.value} {question.plan_id} in the fit, {now} here"
+        for question, now in known
+        if now not in (None, question.plan_id)
+    ]
+    return list(dict.fromkeys(wrong))
+
+
+def _entry(folder: Path, record: FitRecord, question: QuestionRecord, tensors: Mapping[str, Floats]) -> Entry:
     try:
         calibrator = _calibrator(question, tensors)
     except (KeyError, ValueError, TypeError) as error:
@@ -216,7 +251,9 @@ def _entry(
     granted = {c.side: c.threshold for c in question.certificates if c.threshold is not None}
     certified = Certified(**granted, min_mass=question.min_mass)
     given = None if question.given is None else question.given.route(record.fit)
-    return FittedQuestion(record.fit, calibrator, certified, given)
+    pinned = question.plan_id if question.plan is PlanKind.PINNED else None
+    fitted = FittedQuestion(record.fit, calibrator, certified, given, pinned)
+    return (question.fingerprint, question.tier), fitted
 
 
 def _calibrator(question: QuestionRecord, tensors: Mapping[str, Floats]) -> Calibrator:

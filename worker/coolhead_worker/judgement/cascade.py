@@ -1,43 +1,67 @@
-"""Two tiers, one answer: what to read, what to accept, what to ask the deep tier, which answer counts.
+"""Two tiers, one answer: how to read, what to accept, what to ask the deep tier, which answer counts.
 
 Guarantee: pure. A limit set by the user wins over a certified one of a fit, which wins over the
 default. Only questions that the fast tier may not accept go deep; a deep pass that fails leaves the
 fast answer, with the reason it was escalated. An answer is `certified` only when the limits in force
-are exactly those of the certificate and the answer lies inside them.
+are exactly those of the certificate and the answer lies inside them. A fit is only used with numbers
+that are read by the plan it was fitted on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coolhead.answers import Method, Status
-from coolhead.policy import Calibration, Escalation, Grey, LowMass, Policy, Thresholds, Tier, grey, verdict
+from coolhead.policy import (
+    Calibration,
+    Debias,
+    Escalation,
+    Grey,
+    LowMass,
+    Policy,
+    Thresholds,
+    Tier,
+    grey,
+    verdict,
+)
 from coolhead.questions import Noul, Question
-from coolhead_worker.judgement.calibration import PLACEHOLDER, Calibrator, Floats, Raw
+from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.judgement.calibration import PLACEHOLDER, Calibrator, Floats, Raw, Temperature
 from coolhead_worker.judgement.fitted import VERDICT_AT, FittedQuestion, Limits, Route
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """How one tier turns its numbers into probabilities, and the fit behind it, if any."""
+    """How one tier reads a question, how its numbers become probabilities, and what stands behind that.
+
+    `plan`: by `trunk` the numbers are its features, else the question's own label logits. `fitted`: the
+    fit, if one is used; `authored`: there is none, but the temperature is the model author's.
+    """
 
     calibrator: Calibrator
     fitted: FittedQuestion | None
+    plan: PlanKind
+    authored: bool = False
 
-    @property
-    def by_head(self) -> bool:
-        """Whether the numbers are the trunk's features; else the question's own label logits."""
-        return self.calibrator.method is Method.HEAD
+    def status(self, *, certified: bool) -> Status:
+        """How far its probabilities may be trusted; `certified`: a certificate covers this one."""
+        if self.fitted is None:
+            return Status.MODEL if self.authored else Status.UNCALIBRATED
+        return Status.CERTIFIED if certified else Status.FITTED
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What a tier says: label logits (k,) with their option mass, or features (f,) without."""
+    """What a tier says: label logits (k,) with their option mass, or features (f,) without.
+
+    `kind`: of the readout, or trunk; `plan`: the id of the plan; `debias`: the orders that were read.
+    """
 
     x: Floats
     mass: float | None
     kind: str
+    plan: str
+    debias: Debias = Debias.RAW
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +77,8 @@ class Assessed:
     fit: str | None
     mass: float | None
     kind: str
+    plan: str
+    debias: Debias
 
     @property
     def low(self) -> bool:
@@ -69,20 +95,24 @@ class Settled:
     flipped: bool = False
 
 
-def basis_of(found: FittedQuestion | None, wanted: Calibration) -> Basis:
-    """The fit when it is wanted and there is one; else the placeholder, or raw when that is asked."""
+def basis_of(
+    found: FittedQuestion | None, wanted: Calibration, text: PlanKind, authored: float | None
+) -> Basis:
+    """How a question is read on a tier.
+
+    Args:
+        found: its fit, if there is one that speaks of how this job may be read.
+        wanted: by `fitted` the fit, else the author's temperature, else the placeholder.
+        text: the plan by which it is read without a fit.
+        authored: the temperature that the model's author ships for it, if any.
+    """
     if wanted is Calibration.RAW:
-        return Basis(Raw(), None)
-    if wanted is Calibration.PLACEHOLDER or found is None:
-        return Basis(PLACEHOLDER, None)
-    return Basis(found.calibrator, found)
-
-
-def reading(bases: Mapping[str, Basis]) -> tuple[tuple[str, ...], bool]:
-    """The ids of the questions to read by text, in order, and whether the trunk row is needed."""
-    return tuple(q for q, basis in bases.items() if not basis.by_head), any(
-        basis.by_head for basis in bases.values()
-    )
+        return Basis(Raw(), None, text)
+    if wanted is Calibration.FITTED and found is not None:
+        return Basis(found.calibrator, found, found.plan)
+    if wanted is Calibration.FITTED and authored is not None:
+        return Basis(Temperature(authored), None, text, authored=True)
+    return Basis(PLACEHOLDER, None, text)
 
 
 def limits_in_force(user: Thresholds, fitted: FittedQuestion | None) -> Limits:
@@ -145,7 +175,7 @@ def assess(
         question: the question.
         tier: whose numbers these are.
         basis: how to read them.
-        numbers: logits or features, as `basis.by_head` wants.
+        numbers: logits or features, read by `basis.plan`.
         user: the thresholds of the policy, with what the user set in `model_fields_set`.
         route: for the deep tier, how the input came there.
 
@@ -162,19 +192,15 @@ def assess(
         tier=tier,
         probabilities=probabilities,
         grey=reason,
-        status=_status(basis.fitted, certified=certified),
+        status=basis.status(certified=certified),
         limits=limits,
         method=basis.calibrator.method,
         fit=None if basis.fitted is None else basis.fitted.fit,
         mass=numbers.mass,
         kind=numbers.kind,
+        plan=numbers.plan,
+        debias=numbers.debias,
     )
-
-
-def _status(fitted: FittedQuestion | None, *, certified: bool) -> Status:
-    if fitted is None:
-        return Status.UNCALIBRATED
-    return Status.CERTIFIED if certified else Status.FITTED
 
 
 def _inside_certificate(

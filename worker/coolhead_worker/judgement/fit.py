@@ -1,6 +1,7 @@
 """The fit command's work: label files in, one artefact and a report out.
 
-Guarantee: the same labels, engines' numbers and seed give the same artefact, byte for byte but for
+Guarantee: questions are read by text under the task's plan, as the judge reads them, and the trunk
+beside them; the same labels, engines' numbers and seed give the same artefact, byte for byte but for
 the time of the fit; rows marked held-out are never read by an engine here. A question that its
 labels do not support is left out with a warning; when none is left, nothing is written.
 """
@@ -20,15 +21,22 @@ from coolhead.answers import Method
 from coolhead.errors import FitFailed
 from coolhead.policy import Tier
 from coolhead.questions import Question
-from coolhead.task import Task
+from coolhead.task import Task, TextPlan
 from coolhead_worker.clock import Clock, SystemClock
-from coolhead_worker.engine.protocol import Engine
+from coolhead_worker.engine.protocol import Engine, PlanKind
 from coolhead_worker.judgement.artefact import write_fit
 from coolhead_worker.judgement.calibration import Head
 from coolhead_worker.judgement.labels import LabelSet, Split, load_labels
 from coolhead_worker.judgement.learning import Course, Learned, learn, unfit
-from coolhead_worker.judgement.readings import Reading, read_states
-from coolhead_worker.judgement.record import EngineRecord, FitRecord, LabelFileRecord, RowsRecord
+from coolhead_worker.judgement.plans import PlanIds
+from coolhead_worker.judgement.readings import Reading, Wanted, read_states
+from coolhead_worker.judgement.record import (
+    EngineRecord,
+    FitRecord,
+    LabelFileRecord,
+    QuestionRecord,
+    RowsRecord,
+)
 from coolhead_worker.judgement.report import question_record
 from coolhead_worker.judgement.table import table_of
 
@@ -68,7 +76,7 @@ def fit_task(
     """Fit every question of a task that has labels, on every tier.
 
     Args:
-        task: questions, policy and how labels are written.
+        task: questions, policy, plan and how labels are written.
         label_files: JSONL, as `labels` describes.
         engines: the fast tier's, and the deep tier's if there is one.
         out_dir: where the artefact goes; one that is there is replaced.
@@ -85,24 +93,57 @@ def fit_task(
     Raises:
         InvalidLabels: a row is not valid.
         FitFailed: no question is supported by the labels.
-        DecodeFailed, DecodeTimeout, InvalidQuestion: from an engine.
+        DecodeFailed, DecodeTimeout, DecodeInterrupted, TierUnloaded, InvalidQuestion: from an engine.
         ValueError: no engine for the fast tier.
         OSError: the artefact can't be written.
     """
     if Tier.FAST not in engines:
         raise ValueError("a fit needs the fast tier's engine")
-    methods = (Method.HEAD,) if heads_only else tuple(Method)
-    course = Course(task.policy, seed, alpha, delta, methods)
+    course = Course(task.policy, seed, alpha, delta, (Method.HEAD,) if heads_only else tuple(Method))
     labels = load_labels(label_files, task)
     asked, remarks = _asked(task, labels)
-    by_text = {} if heads_only else asked
+    by_text = Wanted({} if heads_only else asked, _pinned(task))
     readings = _read_all(labels, by_text, engines, progress or _silent, cache, timeout_s)
     learned = _learn_all(asked, labels, readings, course, remarks)
     if not learned:
         raise FitFailed(f"{task.name}: no question can be fitted: {'; '.join(remarks)}")
     warnings = (*labels.warnings, *remarks, *_too_long(readings))
     record = _record(task, labels, engines, course, (clock or SystemClock()).wall(), warnings)
-    return _write(out_dir, record, asked, learned, course)
+    questions = _questions(task, engines, asked, learned, course)
+    return _write(out_dir, record.model_copy(update={"questions": questions}), asked, learned)
+
+
+def _questions(
+    task: Task,
+    engines: Mapping[Tier, Engine],
+    asked: Mapping[str, Question],
+    learned: Mapping[Key, Learned],
+    course: Course,
+) -> tuple[QuestionRecord, ...]:
+    plans = {tier: PlanIds(engine, {task.name: task}) for tier, engine in engines.items()}
+    return tuple(
+        question_record(
+            name,
+            asked[name],
+            tier,
+            _plan(task, plans[tier], found),
+            found,
+            course,
+            _fast(learned, name, tier),
+        )
+        for (name, tier), found in learned.items()
+    )
+
+
+def _pinned(task: Task) -> Mapping[str, Question] | None:
+    """What stands before the state when a question of the task is read by text."""
+    return task.questions.root if task.plan is TextPlan.PINNED else None
+
+
+def _plan(task: Task, plans: PlanIds, learned: Learned) -> tuple[PlanKind, str]:
+    """How the numbers of the chosen method are read."""
+    kind = PlanKind.TRUNK if learned.calibrator.method is Method.HEAD else plans.text(task)
+    return kind, plans.of(kind, task.name)
 
 
 def _record(
@@ -135,19 +176,13 @@ def _write(
     record: FitRecord,
     asked: Mapping[str, Question],
     learned: Mapping[Key, Learned],
-    course: Course,
 ) -> FitReport:
-    questions = tuple(
-        question_record(name, asked[name], tier, found, course, _fast(learned, name, tier))
-        for (name, tier), found in learned.items()
-    )
     heads = {
         (tier, asked[name].fingerprint): found.calibrator
         for (name, tier), found in learned.items()
         if isinstance(found.calibrator, Head)
     }
-    full = write_fit(folder, record.model_copy(update={"questions": questions}), heads)
-    return FitReport(folder, full)
+    return FitReport(folder, write_fit(folder, record, heads))
 
 
 def _silent(_done: int, _total: int) -> None:
@@ -158,8 +193,7 @@ def _identity(engine: Engine) -> EngineRecord:
     return EngineRecord(
         name=engine.name,
         sha256=engine.digest,
-        plan=engine.plan,
-        feature_ids_digest=engine.feature_ids_digest,
+        features_digest=engine.features_digest,
     )
 
 
@@ -187,7 +221,7 @@ def _asked(task: Task, labels: LabelSet) -> tuple[dict[str, Question], list[str]
 
 def _read_all(
     labels: LabelSet,
-    asked: Mapping[str, Question],
+    wanted: Wanted,
     engines: Mapping[Tier, Engine],
     progress: Progress,
     cache: Path | None,
@@ -201,7 +235,7 @@ def _read_all(
         result[tier] = read_states(
             engines[tier],
             states,
-            asked,
+            wanted,
             cache=cache,
             timeout_s=timeout_s,
             read=partial(_advance, progress, turn * each, total),

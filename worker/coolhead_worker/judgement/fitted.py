@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coolhead.answers import Method
 from coolhead.policy import Thresholds
+from coolhead_worker.engine.protocol import PlanKind
 from coolhead_worker.judgement.calibration import Calibrator
 
 VERDICT_AT = 0.5
@@ -51,10 +53,19 @@ class FittedQuestion:
     """An entry of a fit.
 
     `fit` is the fit's id. `given`, of the deep tier, is the route for which `certified` holds: a
-    bound for the inputs that the fast tier passes on says nothing about other inputs.
+    bound for the inputs that the fast tier passes on says nothing about other inputs. `pinned`: the id
+    of the plan, when the numbers depend on the other questions of the task; else None.
     """
 
     fit: str
     calibrator: Calibrator
     certified: Certified
     given: Route | None = None
+    pinned: str | None = None
+
+    @property
+    def plan(self) -> PlanKind:
+        """How the question is read."""
+        if self.calibrator.method is Method.HEAD:
+            return PlanKind.TRUNK
+        return PlanKind.ISOLATED if self.pinned is None else PlanKind.PINNED

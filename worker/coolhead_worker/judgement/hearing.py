@@ -1,32 +1,43 @@
 """One call of one tier: what is asked of the engine, and what came back for each job.
 
-Guarantee: one engine call for all jobs; each question is read by head or by text as its fit wants;
-numbers that can't be used, and requests that the engine refuses, are the error of their job alone.
+Guarantee: one engine call for all jobs; each question is read by the plan of its fit, else by that of
+its task, and alone when it is given inline; numbers that can't be used, and requests that the engine
+refuses, are the error of their job alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from coolhead.errors import ContractError, CoolheadError, DecodeFailed, DecodeTimeout, StateTooLong
 from coolhead.job import Job
-from coolhead.policy import Policy, Tier
-from coolhead.questions import Questions, text_of
+from coolhead.policy import Debias, Policy, Tier
+from coolhead.questions import Question, Questions, text_of
+from coolhead.task import Task
 from coolhead_worker.clock import Clock
-from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation
+from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PlanKind
 from coolhead_worker.judgement.artefact import FitBook
-from coolhead_worker.judgement.cascade import Assessed, Basis, Numbers, assess, basis_of, reading
+from coolhead_worker.judgement.cascade import Assessed, Basis, assess, basis_of
 from coolhead_worker.judgement.fitted import Route
+from coolhead_worker.judgement.items import items_of, merged, numbers_of
+from coolhead_worker.judgement.plans import PlanIds
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A job with its questions and policy found."""
+    """A job with its questions and policy found; `task` is None when the questions are its own."""
 
     job: Job
     questions: Questions
     policy: Policy
+    task: Task | None = None
+
+    @property
+    def task_name(self) -> str | None:
+        """The task that the questions are those of."""
+        return None if self.task is None else self.task.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +68,12 @@ class Pass:
 class TierCaller:
     """Asks one tier's engine."""
 
-    def __init__(self, tier: Tier, engine: Engine, fits: FitBook, clock: Clock) -> None:
+    def __init__(
+        self, tier: Tier, engine: Engine, fits: FitBook, tasks: Mapping[str, Task], clock: Clock
+    ) -> None:
         self.tier = tier
         self.engine = engine
+        self._plans = PlanIds(engine, tasks)
         self._fits = fits
         self._clock = clock
 
@@ -75,7 +89,7 @@ class TierCaller:
         that the refusal stays with its job.
 
         Raises:
-            DecodeFailed, DecodeTimeout: from the engine.
+            DecodeFailed, DecodeTimeout, DecodeInterrupted, TierUnloaded: from the engine.
         """
         start = self._clock.monotonic()
         try:
@@ -88,9 +102,20 @@ class TierCaller:
         if not asks:
             return []
         based = [self._bases(ask) for ask in asks]
-        items = [_item(ask, bases) for ask, bases in zip(asks, based, strict=True)]
-        said = self.engine.evaluate(items, timeout_s)
-        return [_hear(self.tier, ask, bases, one) for ask, bases, one in zip(asks, based, said, strict=True)]
+        items = [_items(ask, bases) for ask, bases in zip(asks, based, strict=True)]
+        said = self._evaluate(items, timeout_s)
+        return [self._hear(*one) for one in zip(asks, based, said, strict=True)]
+
+    def _evaluate(
+        self, items: Sequence[Sequence[EvalItem]], timeout_s: float
+    ) -> list[list[Evaluation | StateTooLong]]:
+        """One call for the items of all jobs; what was said to each job's, in order."""
+        owners = [owner for owner, mine in enumerate(items) for _ in mine]
+        said: list[list[Evaluation | StateTooLong]] = [[] for _ in items]
+        flat = self.engine.evaluate(list(chain.from_iterable(items)), timeout_s)
+        for owner, one in zip(owners, flat, strict=True):
+            said[owner].append(one)
+        return said
 
     def _one_by_one(self, asks: Sequence[Ask], until: float) -> list[Heard | CoolheadError]:
         heard: list[Heard | CoolheadError] = []
@@ -102,47 +127,44 @@ class TierCaller:
         return heard
 
     def _bases(self, ask: Ask) -> dict[str, Basis]:
-        wanted = ask.case.policy.calibration
-        return {
-            name: basis_of(self._fits.find(ask.case.questions[name].fingerprint, self.tier), wanted)
-            for name in ask.ids
-        }
+        return {name: self._basis(ask.case, ask.case.questions[name]) for name in ask.ids}
+
+    def _basis(self, case: Case, question: Question) -> Basis:
+        found = self._fits.find(question.fingerprint, self.tier, self._plans.pinned(case.task_name))
+        authored = self.engine.temperature(question)
+        return basis_of(found, case.policy.calibration, self._unfitted_plan(case), authored)
+
+    def _unfitted_plan(self, case: Case) -> PlanKind:
+        """How a question without a fit is read: where other orders of its options are wanted it stands
+        alone, since the order in a pinned prefix is fixed."""
+        return self._plans.text(case.task) if case.policy.debias is Debias.RAW else PlanKind.ISOLATED
+
+    def _hear(
+        self, ask: Ask, bases: Mapping[str, Basis], said: Sequence[Evaluation | StateTooLong]
+    ) -> Heard | CoolheadError:
+        """One job's numbers as assessed answers; numbers that can't be used are that job's error."""
+        read = [one for one in said if isinstance(one, Evaluation)]
+        if len(read) < len(said):
+            return next(one for one in said if isinstance(one, StateTooLong))
+        whole = merged(read)
+        try:
+            assessed = {name: self._assess(ask, name, basis, whole) for name, basis in bases.items()}
+        except (ValueError, KeyError) as error:
+            return DecodeFailed(f"the {self.tier.value} model's numbers can't be used: {error}")
+        return Heard(assessed, whole.tokens)
+
+    def _assess(self, ask: Ask, name: str, basis: Basis, said: Evaluation) -> Assessed:
+        case = ask.case
+        return assess(
+            case.questions[name],
+            self.tier,
+            basis,
+            numbers_of(said, name, basis, self._plans.of(basis.plan, case.task_name)),
+            case.policy.for_question(name),
+            ask.routes.get(name),
+        )
 
 
-def _item(ask: Ask, bases: Mapping[str, Basis]) -> EvalItem:
-    by_text, trunk = reading(bases)
-    questions = {name: ask.case.questions[name] for name in by_text}
-    return EvalItem(state=text_of(ask.case.job.state), questions=questions, trunk=trunk)
-
-
-def _hear(
-    tier: Tier, ask: Ask, bases: Mapping[str, Basis], said: Evaluation | StateTooLong
-) -> Heard | CoolheadError:
-    """One job's numbers as assessed answers; numbers that can't be used are that job's error."""
-    if isinstance(said, StateTooLong):
-        return said
+def _items(ask: Ask, bases: Mapping[str, Basis]) -> list[EvalItem]:
     case = ask.case
-    try:
-        assessed = {
-            name: assess(
-                case.questions[name],
-                tier,
-                basis,
-                _numbers(said, name, basis),
-                case.policy.for_question(name),
-                ask.routes.get(name),
-            )
-            for name, basis in bases.items()
-        }
-    except (ValueError, KeyError) as error:
-        return DecodeFailed(f"the {tier.value} model's numbers can't be used: {error}")
-    return Heard(assessed, said.tokens)
-
-
-def _numbers(said: Evaluation, name: str, basis: Basis) -> Numbers:
-    if not basis.by_head:
-        readout = said.readouts[name]
-        return Numbers(readout.logits, readout.mass, readout.kind)
-    if said.features is None:
-        raise ValueError("the trunk was asked for and is missing")
-    return Numbers(said.features, None, "trunk")
+    return items_of(text_of(case.job.state), case.questions.root, bases, case.policy)

@@ -2,9 +2,11 @@
 
 Guarantee: results come in the order of the jobs; a job that can't be judged is an error value and
 never touches its neighbours; a fast call that fails raises for the whole batch, a deep call that
-fails leaves the fast answers, each with the reason it was escalated. Every answer says which tier,
-model, plan, method and fit it comes from, and whether its probability is certified, fitted or
-uncalibrated. No state text is logged or put into an error.
+fails, or whose model is not in memory, leaves the fast answers, each with the reason it was
+escalated; a call of either tier that was stopped because the machine turned unsafe raises, and the
+whole batch is to be put back. Every answer says which tier, model, plan, method and fit it comes
+from, and whether its probability is certified, fitted, the model author's or uncalibrated. No state
+text is logged or put into an error.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from coolhead.errors import (
     DecodeTimeout,
     InvalidPolicy,
     JobRejected,
+    TierUnloaded,
     UnknownTask,
 )
 from coolhead.job import Job
@@ -48,7 +51,7 @@ class Judged:
 
     `model`: "name@digest12" of the models that gave answers, fast first, joined by "+". `tokens`:
     read by both tiers. `fast_s`, `deep_s`: seconds of the calls this job rode in; `deep_s` is 0
-    when it was not in the deep one.
+    when it was not in the deep one, or the deep model is not in memory.
     """
 
     answers: dict[str, Answer]
@@ -67,15 +70,23 @@ class _Deep:
     heard: Heard | CoolheadError
     seconds: float
 
+    @property
+    def unavailable(self) -> bool:
+        """Whether its model is not in memory."""
+        return isinstance(self.heard, TierUnloaded)
+
 
 class Judge:
-    """Judges batches on one node; keeps nothing between calls."""
+    """Judges batches on one node; keeps nothing of a call.
+
+    `tasks` are those that the node was started with: a fit of pinned questions is for their sets.
+    """
 
     def __init__(
         self, fast: Engine, deep: Engine | None, fits: FitBook, tasks: TaskBook, node: str, clock: Clock
     ) -> None:
         engines = {Tier.FAST: fast} if deep is None else {Tier.FAST: fast, Tier.DEEP: deep}
-        self._tiers = {tier: TierCaller(tier, engine, fits, clock) for tier, engine in engines.items()}
+        self._tiers = {tier: TierCaller(tier, engine, fits, tasks, clock) for tier, engine in engines.items()}
         self._tasks = tasks
         self._node = node
         self._clock = clock
@@ -95,6 +106,8 @@ class Judge:
 
         Raises:
             DecodeFailed, DecodeTimeout: the fast call failed as a whole.
+            TierUnloaded: the fast model is not in memory.
+            DecodeInterrupted: either call was stopped because the machine turned unsafe.
         """
         opened = [self._open(item.job) for item in jobs]
         cases = [case for case in opened if isinstance(case, Case)]
@@ -110,7 +123,7 @@ class Judge:
 
     def _open(self, job: Job) -> Case | CoolheadError:
         """Questions given inline stand alone; else the task's, with its policy unless the job has one."""
-        policy = job.policy
+        policy, task = job.policy, None
         if job.questions is not None:
             questions = job.questions
         else:
@@ -122,7 +135,7 @@ class Judge:
         unknown = sorted(set(policy.per_question) - set(questions.root)) if policy else []
         if unknown:
             return InvalidPolicy(f"policy.per_question: no question is called {unknown[0][:64]!r}")
-        return Case(job, questions, policy or Policy())
+        return Case(job, questions, policy or Policy(), task)
 
     def _reasons(self, case: Case, heard: Heard | CoolheadError) -> dict[str, Grey]:
         """The questions of a job to ask the deep tier, and why."""
@@ -146,7 +159,7 @@ class Judge:
             if left_s <= 0:
                 raise DecodeTimeout("the fast call used up the time for both")
             heard = self._tiers[Tier.DEEP].call(asks, left_s).heard
-        except (DecodeFailed, DecodeTimeout) as error:
+        except (DecodeFailed, DecodeTimeout, TierUnloaded) as error:
             heard = [error] * len(asks)
         seconds = self._clock.monotonic() - start
         self._report(heard)
@@ -154,14 +167,22 @@ class Judge:
 
     def _report(self, heard: Sequence[Heard | CoolheadError]) -> None:
         failed = [one for one in heard if isinstance(one, CoolheadError)]
-        if failed:
-            _log.warning(
-                "deep pass failed for %d jobs, their fast answers stand: %s: %s",
-                len(failed),
-                failed[0].code,
-                failed[0],
-                extra={"action": "deep_failed", "node": self._node, "jobs": len(failed)},
-            )
+        if not failed:
+            return
+        # expected while memory is short, and then true of every batch: no warning
+        away = isinstance(failed[0], TierUnloaded)
+        _log.log(
+            logging.INFO if away else logging.WARNING,
+            "deep pass failed for %d jobs, their fast answers stand: %s: %s",
+            len(failed),
+            failed[0].code,
+            failed[0],
+            extra={
+                "action": "deep_unavailable" if away else "deep_failed",
+                "node": self._node,
+                "jobs": len(failed),
+            },
+        )
 
     def _finish(
         self, case: Case, heard: Heard, reasons: Mapping[str, Grey], deep: _Deep | None, fast: Pass
@@ -175,18 +196,19 @@ class Judge:
             if refused(case.policy, first, last):
                 return _rejection(name, last or first)
             settled = settle(question, first, reasons.get(name), last)
-            answers[name] = self._answer(question, settled)
+            missed = name in reasons and deep is not None and deep.unavailable
+            answers[name] = self._answer(question, settled, deep_unavailable=missed)
         return Judged(
             answers=answers,
             model="+".join(self._models(answers)),
             tokens=heard.tokens + (0 if second is None else second.tokens),
             fast_s=fast.seconds,
-            deep_s=0.0 if deep is None else deep.seconds,
+            deep_s=0.0 if deep is None or deep.unavailable else deep.seconds,
             task=case.job.task,
             deep_tokens=0 if second is None else second.tokens,
         )
 
-    def _answer(self, question: Question, settled: Settled) -> Answer:
+    def _answer(self, question: Question, settled: Settled, *, deep_unavailable: bool) -> Answer:
         said = settled.answer
         source = Provenance(
             tier=said.tier,
@@ -196,9 +218,11 @@ class Judge:
             method=said.method,
             fit=said.fit,
             model=self._tiers[said.tier].label,
-            plan=self._tiers[said.tier].engine.plan,
+            plan=said.plan,
             readout=said.kind,
             mass=said.mass,
+            debias=said.debias,
+            deep_unavailable=deep_unavailable,
         )
         return answer_of(question, said.probabilities, said.limits.thresholds, source)
 

@@ -1,8 +1,9 @@
 """What an engine says about labelled states: every question's logits, and the trunk's features.
 
-Guarantee: one engine call a batch carries the text branches and the trunk of its states together;
-a state that was read before under the same model, plan and questions comes from the cache, bit for
-bit; a damaged cache file is read anew. A state that is too long for the engine is None, not cut.
+Guarantee: one engine call a batch carries the questions and the trunk of its states together, as the
+judge reads them: forward, by the task's plan; a state that was read before under the same model,
+plans and set of questions comes from the cache, bit for bit; a damaged cache file is read anew. A
+state that is too long for the engine is None, not cut.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from coolhead.errors import DecodeFailed, StateTooLong
 from coolhead.questions import Question
-from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation
+from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PlanKind
 from coolhead_worker.judgement.calibration import Floats
 
 BATCH = 1
@@ -34,10 +35,32 @@ class Reading:
     mass: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is read of every state beside the trunk: these questions by text, none for the trunk alone.
+
+    `pinned`: all questions of the task, when they stand before the state; None for isolated ones.
+    """
+
+    questions: Mapping[str, Question]
+    pinned: Mapping[str, Question] | None = None
+
+    def item(self, state: str) -> EvalItem:
+        """One state as the engine is asked."""
+        return EvalItem(state, self.questions, trunk=True, pinned=self.pinned if self.questions else None)
+
+    def plan_id(self, engine: Engine) -> str:
+        """By which plan the questions are read; "" when there are none."""
+        if not self.questions:
+            return ""
+        kind = PlanKind.ISOLATED if self.pinned is None else PlanKind.PINNED
+        return engine.plan_id(kind, self.pinned)
+
+
 def read_states(
     engine: Engine,
     states: Sequence[str],
-    questions: Mapping[str, Question],
+    wanted: Wanted,
     *,
     cache: Path | None,
     timeout_s: float,
@@ -48,7 +71,7 @@ def read_states(
     Args:
         engine: the model.
         states: texts; repeats are read once.
-        questions: by id.
+        wanted: the questions, and how they are read.
         cache: a folder for readings, or None.
         timeout_s: seconds for each engine call.
         read: told the number of states done after every batch.
@@ -57,17 +80,18 @@ def read_states(
         By state; None when it is too long for the engine.
 
     Raises:
-        DecodeFailed, DecodeTimeout: from the engine.
+        DecodeFailed, DecodeTimeout, DecodeInterrupted, TierUnloaded: from the engine.
     """
-    place = None if cache is None else _folder(cache, engine)
+    questions = wanted.questions
+    place = None if cache is None else _folder(cache, engine, wanted)
     known = {state: _load(place, state, questions) for state in dict.fromkeys(states)}
     fresh = [state for state, reading in known.items() if reading is None]
     result: dict[str, Reading | None] = dict(known)
     read(len(known) - len(fresh))
     for start in range(0, len(fresh), BATCH):
         batch = fresh[start : start + BATCH]
-        items = [EvalItem(state=state, questions=questions, trunk=True) for state in batch]
-        for state, said in zip(batch, engine.evaluate(items, timeout_s), strict=True):
+        said_of_all = engine.evaluate([wanted.item(state) for state in batch], timeout_s)
+        for state, said in zip(batch, said_of_all, strict=True):
             result[state] = None if isinstance(said, StateTooLong) else _reading(said, questions)
             _save(place, state, result[state])
         read(len(known) - len(fresh) + start + len(batch))
@@ -85,9 +109,16 @@ def _reading(said: Evaluation, questions: Mapping[str, Question]) -> Reading:
     )
 
 
-def _folder(cache: Path, engine: Engine) -> Path:
-    identity = f"{engine.digest}|{engine.plan}|{engine.feature_ids_digest}"
-    return cache / hashlib.sha256(identity.encode()).hexdigest()[:32]
+def _folder(cache: Path, engine: Engine, wanted: Wanted) -> Path:
+    """One for everything that can move a number: a reading of other questions is never taken for ours."""
+    identity = (
+        engine.digest,
+        engine.features_digest,
+        engine.plan_id(PlanKind.TRUNK),
+        wanted.plan_id(engine),
+        *(question.fingerprint for question in wanted.questions.values()),
+    )
+    return cache / hashlib.sha256("|".join(identity).encode()).hexdigest()[:32]
 
 
 def _file(place: Path, state: str) -> Path:

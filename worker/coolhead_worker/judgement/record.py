@@ -8,16 +8,17 @@ anything but the time of the fit does. No path of a machine and no text of a sta
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from coolhead.answers import Method
 from coolhead.policy import Probability, Thresholds, Tier
 from coolhead.questions import canonical
+from coolhead_worker.engine.protocol import PlanKind
 from coolhead_worker.judgement.fitted import Limits, Route
 
-FORMAT = "coolhead-fit/1"
+FORMAT = "coolhead-fit/2"
 
 
 class _Record(BaseModel):
@@ -41,12 +42,11 @@ class RowsRecord(_Record):
 
 
 class EngineRecord(_Record):
-    """The model and plan that gave the numbers: a fit is valid for these and no others."""
+    """The model that gave the numbers: a fit is valid for this one and no other."""
 
     name: str
     sha256: str
-    plan: str
-    feature_ids_digest: str
+    features_digest: str
 
 
 class ScoresRecord(_Record):
@@ -104,13 +104,19 @@ class RouteRecord(_Record):
 
 
 class QuestionRecord(_Record):
-    """One question on one tier. `scores` are of the chosen method on the threshold rows."""
+    """One question on one tier. `scores` are of the chosen method on the threshold rows.
+
+    `plan`: how it was read and is to be read; `plan_id` names everything beside the model that can
+    move its numbers, of a pinned plan also all questions of the task.
+    """
 
     id: str
     type: Literal["noul", "choice", "score"]
     fingerprint: str
     labels: tuple[str, ...]
     tier: Tier
+    plan: PlanKind
+    plan_id: str
     method: Method
     temperature: float | None = None
     bias: tuple[float, ...] | None = None
@@ -127,11 +133,17 @@ class QuestionRecord(_Record):
     guarantee: str
     warnings: tuple[str, ...]
 
+    @model_validator(mode="after")
+    def _read_as_its_method_wants(self) -> Self:
+        if (self.method is Method.HEAD) != (self.plan is PlanKind.TRUNK):
+            raise ValueError(f"{self.method.value} does not read by the plan {self.plan.value}")
+        return self
+
 
 class FitRecord(_Record):
     """The whole of `fit.json`."""
 
-    format: Literal["coolhead-fit/1"] = "coolhead-fit/1"
+    format: Literal["coolhead-fit/2"] = "coolhead-fit/2"
     fit: str = ""
     fitted_at: str
     tool: str

@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 from coolhead.policy import Thresholds, Tier
 from coolhead.questions import Noul, Question
+from coolhead_worker.engine.protocol import PlanKind
 from coolhead_worker.judgement.calibration import Temperature, TemperatureBias
 from coolhead_worker.judgement.certifying import SideResult
 from coolhead_worker.judgement.guarantee import Certificate, NotCertified
@@ -28,9 +29,25 @@ from coolhead_worker.judgement.selection import Candidate
 
 
 def question_record(
-    name: str, question: Question, tier: Tier, learned: Learned, course: Course, fast: Learned | None
+    name: str,
+    question: Question,
+    tier: Tier,
+    plan: tuple[PlanKind, str],
+    learned: Learned,
+    course: Course,
+    fast: Learned | None,
 ) -> QuestionRecord:
-    """Everything of a learned question that is written down; `fast` for the deep tier's comparison."""
+    """Everything of a learned question that is written down.
+
+    Args:
+        name: the question's id.
+        question: the question.
+        tier: whose numbers were learned from.
+        plan: how those of the chosen method are read: the kind and the id.
+        learned: what came out.
+        course: what holds for the whole fit.
+        fast: for the deep tier, what the fast tier learned.
+    """
     calibrator = learned.calibrator
     return QuestionRecord(
         id=name,
@@ -38,6 +55,8 @@ def question_record(
         fingerprint=question.fingerprint,
         labels=question.labels,
         tier=tier,
+        plan=plan[0],
+        plan_id=plan[1],
         method=calibrator.method,
         temperature=calibrator.t if isinstance(calibrator, Temperature | TemperatureBias) else None,
         bias=tuple(calibrator.bias.tolist()) if isinstance(calibrator, TemperatureBias) else None,
