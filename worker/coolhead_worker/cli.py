@@ -1,4 +1,4 @@
-"""The command `coolhead-worker`: run a node, fit a task, prepare models, look at the sensors.
+"""The command `coolhead-worker`: run a node, fit a task, bench, prepare models, look at the sensors.
 
 Guarantee: data goes to stdout, everything else to stderr; no traceback reaches a user, an error is
 one line; exit code 0 ok, 1 failure, 2 wrong usage or input, 130 interrupted.
@@ -93,6 +93,46 @@ def fit(
         task, tuple(labels), out, alpha=alpha, delta=delta, seed=seed, cache=cache, heads_only=heads_only
     )
     fit_files(load_settings(flags, config), order, as_json=as_json)
+
+
+@app.command()
+def bench(
+    config: Config = None,
+    fast: Fast = None,
+    fast_sha256: FastSha = None,
+    deep: Deep = None,
+    deep_sha256: DeepSha = None,
+    threads: Threads = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer variants and rounds: minutes.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also beside a running worker.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure the configured models on this machine, beside bare calls and JSON generation."""
+    from coolhead_worker.bench.command import bench as measure
+    from coolhead_worker.settings import load_settings
+
+    flags = {"threads": threads, "fast": _model(fast, fast_sha256), "deep": _model(deep, deep_sha256)}
+    measure(load_settings(flags, config), quick=quick, force=force, as_json=as_json)
+
+
+@app.command()
+def selfcheck(
+    config: Config = None,
+    fast: Fast = None,
+    fast_sha256: FastSha = None,
+    deep: Deep = None,
+    deep_sha256: DeepSha = None,
+    threads: Threads = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Write the models' numbers into this golden file.")
+    ] = None,
+) -> None:
+    """Check that the configured models are sound, or record what they say for later checks."""
+    from coolhead_worker.selfcheck_command import selfcheck as check
+    from coolhead_worker.settings import load_settings
+
+    flags = {"threads": threads, "fast": _model(fast, fast_sha256), "deep": _model(deep, deep_sha256)}
+    check(load_settings(flags, config), record)
 
 
 @app.command()

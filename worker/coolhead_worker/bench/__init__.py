@@ -1,0 +1,1 @@
+"""What this machine does with the configured models: measured side by side, never from memory."""
