@@ -239,6 +239,27 @@ NODES = [
         "bytes",
         targets((f"sum by (node) (coolhead_worker_resident_memory_bytes{{{WORKER}}})", "{{node}}")),
     ),
+    graph(
+        "Models in memory",
+        "Workers that have the tier's model in memory; fewer than nodes means that it was given up.",
+        "none",
+        targets((f"sum by (tier) (coolhead_model_loaded{{{WORKER}}})", "{{tier}}")),
+    ),
+    graph(
+        "Models brought and given up",
+        "Cold starts and unloads per second, by tier and reason; a saw tooth is a model too large.",
+        "ops",
+        targets(
+            (
+                per_second("coolhead_model_cold_starts_total", "tier, reason") + MOVING,
+                "{{tier}} brought {{reason}}",
+            ),
+            (
+                per_second("coolhead_model_unloads_total", "tier, reason") + MOVING,
+                "{{tier}} given up {{reason}}",
+            ),
+        ),
+    ),
     table(
         "Models",
         "The model of each tier on each node.",

@@ -42,8 +42,8 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 def busy(registry: CollectorRegistry) -> Metrics:
     """Metrics of a worker to which everything has happened once."""
     metrics = Metrics(registry, tasks=TASKS)
-    metrics.model_loaded(Tier.FAST, "smol", "ab" * 32, "cpu", 1.5)
-    metrics.model_loaded(Tier.DEEP, "large", "cd" * 32, "metal", 2.5)
+    metrics.models.loaded(Tier.FAST, "smol", "ab" * 32, "cpu", load_s=1.5, warm_s=0.1, locked=True)
+    metrics.models.loaded(Tier.DEEP, "large", "cd" * 32, "metal", load_s=2.5, warm_s=0.2, locked=False)
     metrics.calibrated("support", Tier.FAST, version="f1", method="head", match=True)
     metrics.conditions(
         Conditions(Thermal.FAIR, "fake", on_ac=True, battery=0.5, low_power=False, memory=Memory.NORMAL)
@@ -57,7 +57,7 @@ def move(metrics: Metrics) -> None:
     """One more event of each kind."""
     metrics.state("busy", tuple(Lane))
     metrics.error("DecodeTimeout")
-    for phase in ("before_acquire", "after_acquire"):
+    for phase in ("before_acquire", "after_acquire", "during_call"):
         metrics.gate(phase, "safe")
     metrics.paused("thermal", 0.5)
     for lane in Lane:
@@ -69,9 +69,13 @@ def move(metrics: Metrics) -> None:
         )  # fmt: skip
         metrics.job_ended(lane, Outcome.EXPIRED, wait_s=4.0, turnaround_s=4.0)
     for tier in Tier:
+        metrics.models.cold_start(tier, "start")
+        metrics.models.checked(tier, "golden")
+        metrics.models.kept_warm(tier)
         metrics.inference(tier, 0.03, 100, "job-1")
         metrics.decided("support", "noul", tier, "yes", 0.9)
         metrics.decided("support", "choice", tier, "billing", 0.8)
         metrics.decided("support", "score", tier, "scored", 0.7, 0.25)
+    metrics.models.unloaded(Tier.DEEP, "memory")
     metrics.escalated("support", Grey.GREY_ZONE)
     metrics.flipped("support")

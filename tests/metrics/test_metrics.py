@@ -157,13 +157,30 @@ def test_decisions_are_told_apart_by_task_kind_tier_and_verdict(
 def test_a_model_that_is_replaced_leaves_one_info_series(
     registry: CollectorRegistry, metrics: Metrics
 ) -> None:
-    metrics.model_loaded(Tier.FAST, "smol", "0123456789abcdef", "metal", 2.0)
-    metrics.model_loaded(Tier.FAST, "smol", "fedcba9876543210", "metal", 3.0)
+    for digest, seconds in (("0123456789abcdef", 2.0), ("fedcba9876543210", 3.0)):
+        metrics.models.loaded(
+            Tier.FAST, "smol", digest, "metal", load_s=seconds, warm_s=seconds / 10, locked=True
+        )
     infos = [dict(labels) for name, labels in samples(registry) if name == "coolhead_model_info"]
     assert infos == [{"tier": "fast", "model": "smol", "digest": "fedcba987654", "backend": "metal"}]
     assert value(registry, "coolhead_model_loaded", tier="fast") == 1
     assert value(registry, "coolhead_model_loaded", tier="deep") == 0
     assert value(registry, "coolhead_model_load_duration_seconds", tier="fast") == 3.0
+    assert value(registry, "coolhead_model_warmup_duration_seconds", tier="fast") == 0.3
+    assert value(registry, "coolhead_model_locked", tier="fast") == 1
+
+
+def test_a_model_that_was_given_up_is_still_named_but_not_loaded(
+    registry: CollectorRegistry, metrics: Metrics
+) -> None:
+    metrics.models.loaded(Tier.DEEP, "large", "cd" * 32, "cpu", load_s=1.0, warm_s=0.1, locked=True)
+    metrics.models.unloaded(Tier.DEEP, "memory")
+    assert value(registry, "coolhead_model_loaded", tier="deep") == 0
+    assert value(registry, "coolhead_model_locked", tier="deep") == 0
+    assert value(registry, "coolhead_model_unloads_total", tier="deep", reason="memory") == 1
+    assert "coolhead_model_info" in {name for name, _ in samples(registry)}
+    metrics.models.cold_start(Tier.DEEP, "memory")
+    assert value(registry, "coolhead_model_cold_starts_total", tier="deep", reason="memory") == 1
 
 
 def test_a_fit_for_another_model_shows_as_no_match(registry: CollectorRegistry, metrics: Metrics) -> None:

@@ -15,7 +15,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(WORKER), *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("arguments", [(), ("run",), ("fit",), ("models",), ("sensors",)])
+@pytest.mark.parametrize("arguments", [(), ("run",), ("fit",), ("models",), ("sensors",), ("selfcheck",)])
 def test_help_names_every_command(arguments: tuple[str, ...]) -> None:
     done = command(*arguments, "--help")
     assert done.returncode == 0
@@ -64,3 +64,21 @@ def test_the_sensors_of_this_machine_are_one_json_line() -> None:
     done = command("sensors")
     assert done.returncode == 0
     assert "thermal" in json.loads(done.stdout)
+
+
+def test_a_selfcheck_of_a_missing_model_is_one_line(tmp_path: Path) -> None:
+    done = command("selfcheck", "--fast", str(tmp_path / "no.gguf"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("coolhead-worker: ")
+    assert done.stderr.count("\n") == 1
+    assert "no.gguf" in done.stderr
+
+
+def test_a_selfcheck_with_a_golden_file_that_is_none_is_one_line(tmp_path: Path) -> None:
+    golden, config = tmp_path / "golden.json", tmp_path / "worker.toml"
+    golden.write_text("[]")
+    config.write_text(f'golden = "{golden}"\n[fast]\npath = "{tmp_path / "no.gguf"}"\n')
+    done = command("selfcheck", "--config", str(config))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"coolhead-worker: golden file {golden}")
+    assert done.stderr.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 from rq.job import Job as RqJob
@@ -13,12 +14,15 @@ from coolhead.errors import (
     FunctionRefused,
     JobFailed,
     ModelCorrupt,
+    NotFinite,
     StateTooLong,
     UnknownVersion,
     WaitTimeout,
 )
 from coolhead.job import FUNCTION
-from coolhead_worker.admission.conditions import Conditions, Thermal
+from coolhead.policy import Tier
+from coolhead_worker.admission.conditions import Conditions, Memory, Thermal
+from coolhead_worker.engine.fake import FakeEngine
 
 from .conftest import NODE, REFUND, Rig
 
@@ -171,6 +175,194 @@ def test_foreign_jobs_on_our_queue_are_refused_and_never_run(running: Rig, data:
     connection.rpush("rq:queue:coolhead-interactive", "foreign")
     with pytest.raises(JobFailed, match=code):
         running.queue.wait("foreign", timeout_s=10)
+
+
+def once(ready: Callable[[], object], act: Callable[[], object]) -> threading.Thread:
+    """Do something, in another thread, as soon as something is so."""
+
+    def wait() -> None:
+        pause = threading.Event()
+        while not ready():
+            pause.wait(0.002)
+        act()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def work_until(rig: Rig, done: Callable[[], bool], turns: int = 200) -> None:
+    """Turn the loop until something is so."""
+    for _ in range(turns):
+        if done():
+            return
+        rig.node.step()
+    raise AssertionError("it did not happen")
+
+
+@pytest.mark.parametrize(
+    ("hot", "kind", "says"),
+    [
+        (Conditions(Thermal.SERIOUS, "fake"), "thermal", "thermal serious (fake) during the call"),
+        (Conditions(Thermal.CRITICAL, "fake"), "thermal", "thermal critical (fake) during the call"),
+        (
+            Conditions(Thermal.NOMINAL, "fake", low_power=True, low_power_source="fake"),
+            "low_power_mode",
+            "low power mode on (fake) during the call",
+        ),
+    ],
+)
+def test_a_call_during_which_the_machine_gets_unsafe_is_stopped_and_its_jobs_go_to_the_front_uncounted(
+    rig: Rig, hot: Conditions, kind: str, says: str
+) -> None:
+    first, second = ask(rig, "ticket 1"), ask(rig, "ticket 2")
+    rig.engine.effects = {1: threading.Event()}  # waits for its time limit, or to be stopped
+    heat = once(lambda: rig.engine.calls, lambda: rig.sensor.become(hot))
+    assert rig.node.step() == 2
+    heat.join()
+    assert rig.front() == [first.id, second.id]
+    job = rig.job(first.id)
+    assert (job["attempts"], job["deliveries"], job["defers"]) == ("0", "0", "1")
+    assert job["defer_reason"] == says
+    requeued = {"lane": "interactive", "phase": "during_call"}
+    assert rig.metric("coolhead_job_requeues_total", reason=kind, **requeued) == 2
+    assert rig.metric("coolhead_jobs_total", lane="interactive", outcome="handed_back") == 2
+    assert rig.metric("coolhead_jobs_total", lane="interactive", outcome="unavailable") == 0
+    assert rig.metric("coolhead_errors_total", kind="interrupted") == 0
+    assert rig.node.step() == 0  # waits outside
+    rig.sensor.become(Thermal.NOMINAL)
+    work_until(rig, lambda: not rig.front())
+    assert rig.queue.wait(first, timeout_s=5).attempts == 1
+
+
+@pytest.mark.parametrize("lanes", [("interactive",), ("interactive", "bulk")])
+def test_a_call_for_somebody_who_waits_goes_on_when_only_bulk_closes(
+    rig: Rig, lanes: tuple[str, ...]
+) -> None:
+    tickets = [ask(rig, f"ticket for {lane}", lane=lane) for lane in lanes]
+    release = threading.Event()
+    rig.engine.effects = {1: release}
+    short = Conditions(Thermal.NOMINAL, "fake", memory=Memory.CRITICAL, memory_source="fake")
+    once(lambda: rig.engine.calls, lambda: rig.sensor.become(short))
+    looks = {"phase": "during_call", "result": "unsafe"}
+    once(lambda: rig.metric("coolhead_node_safety_checks_total", **looks) >= 2, release.set)
+    rig.node.step()
+    assert [rig.queue.wait(ticket, timeout_s=5).attempts for ticket in tickets] == [1] * len(lanes)
+
+
+def test_a_bulk_call_is_stopped_when_memory_gets_critical(rig: Rig) -> None:
+    ticket = ask(rig, lane="bulk")
+    rig.engine.effects = {1: threading.Event()}
+    short = Conditions(Thermal.NOMINAL, "fake", memory=Memory.CRITICAL, memory_source="fake")
+    once(lambda: rig.engine.calls, lambda: rig.sensor.become(short))
+    rig.node.step()
+    assert rig.front("bulk") == [ticket.id]
+    assert rig.job(ticket.id)["attempts"] == "0"
+    assert rig.metric("coolhead_job_requeues_total", lane="bulk", reason="memory", phase="during_call") == 1
+
+
+def test_heat_between_the_two_calls_of_a_batch_stops_the_second(cascade: Rig) -> None:
+    ticket = ask(cascade)
+    deep = cascade.tiers[Tier.DEEP]
+    deep.unload()
+    blocked = FakeEngine("deep", effects={1: threading.Event()})
+    deep._load = lambda: blocked
+    deep.load()
+    once(lambda: blocked.calls, lambda: cascade.sensor.become(Thermal.CRITICAL))
+    cascade.node.step()
+    assert len(cascade.engine.calls) == 1
+    assert cascade.front() == [ticket.id]
+    assert cascade.job(ticket.id)["defer_reason"] == "thermal critical (fake) during the call"
+
+
+def test_without_memory_the_deep_tier_is_away_the_fast_one_answers_and_says_so(cascade: Rig) -> None:
+    deep = cascade.tiers[Tier.DEEP]
+    short = Conditions(Thermal.NOMINAL, "fake", memory=Memory.CRITICAL, memory_source="fake")
+    cascade.sensor.become(short)
+    ticket, bulk = ask(cascade), ask(cascade, "no hurry", lane="bulk")
+    work_until(cascade, lambda: not cascade.front())
+    answer = cascade.queue.wait(ticket, timeout_s=5).answers["refund"]
+    assert (answer.tier.value, answer.deep_unavailable) == ("fast", True)
+    assert cascade.front("bulk") == [bulk.id]  # bulk waits for better times
+    assert not deep.loaded
+    status = cascade.node._status
+    assert "deep model unloaded: memory pressure critical (fake)" in status.reason
+    assert cascade.metric("coolhead_model_unloads_total", tier="deep", reason="memory") == 1
+    cascade.sensor.become(Conditions(Thermal.NOMINAL, "fake", memory=Memory.NORMAL))
+    work_until(cascade, lambda: deep.loaded)
+    assert cascade.metric("coolhead_model_cold_starts_total", tier="deep", reason="memory") == 1
+    again = ask(cascade, "and once more")
+    work_until(cascade, lambda: not cascade.front() and not cascade.front("bulk"))
+    assert cascade.queue.wait(again, timeout_s=5).answers["refund"].tier.value == "deep"
+    assert cascade.node._status.reason == ""
+
+
+def test_a_model_is_not_loaded_while_the_gate_is_closed_for_heat(cascade: Rig) -> None:
+    deep = cascade.tiers[Tier.DEEP]
+    cascade.sensor.become(Conditions(Thermal.NOMINAL, "fake", memory=Memory.CRITICAL))
+    cascade.node.step()
+    cascade.sensor.become(Conditions(Thermal.SERIOUS, "fake", memory=Memory.NORMAL))
+    for _ in range(8):  # 0.05 s each at least; the hold-down is 0.2 s
+        cascade.node.step()
+    assert not deep.loaded
+    cascade.sensor.become(Conditions(Thermal.NOMINAL, "fake", memory=Memory.NORMAL))
+    cascade.node.step()
+    assert deep.loaded
+
+
+def test_numbers_that_are_not_finite_cost_an_attempt_when_the_model_is_sound(rig: Rig) -> None:
+    ticket = ask(rig)
+    rig.engine.effects = {1: NotFinite("logits are not finite")}
+    rig.node.step()
+    assert rig.job(ticket.id)["attempts"] == "1"
+    assert rig.metric("coolhead_errors_total", kind="not_finite") == 1
+    assert rig.metric("coolhead_model_self_checks_total", tier="fast", result="structural") == 1
+    work_until(rig, lambda: rig.job(ticket.id)["status"] == "finished")
+    assert rig.broken == []
+
+
+def test_a_fast_model_that_fails_its_self_check_ends_the_node_and_its_jobs_are_uncounted(rig: Rig) -> None:
+    first, second = ask(rig, "ticket 1"), ask(rig, "ticket 2")
+    rig.engine.effects = {1: NotFinite("logits are not finite"), 2: NotFinite("logits are not finite")}
+    with pytest.raises(ModelCorrupt, match=r"the fast model fake is damaged: logits are not finite"):
+        rig.node.run()
+    assert rig.front() == [first.id, second.id]
+    job = rig.job(first.id)
+    assert (job["attempts"], job["defers"]) == ("0", "1")
+    assert "damaged" in job["defer_reason"]
+    assert len(rig.broken) == 1  # /readyz says it
+    assert rig.metric("coolhead_jobs_total", lane="interactive", outcome="unavailable") == 2
+    assert [node.is_up for node in rig.queue.fleet().nodes] == [False]
+
+
+def test_a_deep_model_that_fails_its_self_check_is_given_up_and_tried_again(cascade: Rig) -> None:
+    deep = cascade.tiers[Tier.DEEP]
+    bad = NotFinite("logits are not finite")
+    engines = [FakeEngine("deep", effects={1: bad, 2: bad}), FakeEngine("deep")]
+    deep.unload()
+    deep._load = lambda: engines.pop(0)
+    deep.load()
+    ticket = ask(cascade)
+    cascade.node.step()
+    assert cascade.queue.wait(ticket, timeout_s=5).answers["refund"].tier.value == "fast"
+    cascade.node.step()
+    assert not deep.loaded
+    assert "failed its self-check" in cascade.node._status.reason
+    assert cascade.metric("coolhead_model_unloads_total", tier="deep", reason="damage") == 1
+    work_until(cascade, lambda: deep.loaded)
+    assert cascade.metric("coolhead_model_cold_starts_total", tier="deep", reason="damage") == 1
+    assert cascade.broken == []
+
+
+def test_a_missing_fast_tier_gives_jobs_back_without_a_traceback(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticket = ask(rig)
+    rig.tiers[Tier.FAST].unload()
+    rig.node.step()
+    assert rig.front() == [ticket.id]
+    assert rig.job(ticket.id)["attempts"] == "0"
+    assert "unexpected" not in caplog.text
 
 
 def test_a_passed_deadline_ends_the_job_with_the_reason_it_waited(running: Rig) -> None:

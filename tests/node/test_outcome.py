@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from coolhead.answers import Outcome
 from coolhead.errors import (
     DecodeFailed,
+    DecodeInterrupted,
     DecodeTimeout,
     InvalidJob,
     JobRejected,
     ModelCorrupt,
     ModelMissing,
+    NotFinite,
     StateTooLong,
+    TierUnloaded,
     UnknownTask,
 )
 from coolhead.policy import Lane
@@ -40,6 +43,10 @@ def claimed(attempts: int = 0) -> Claimed:
         (RuntimeError("secret text"), 5, Failed, Outcome.PERMANENT),
         (ModelCorrupt(), 0, Released, None),
         (ModelMissing(), 5, Released, None),
+        (DecodeInterrupted("thermal serious (fake) during the call"), 5, Released, None),
+        (TierUnloaded(), 0, Released, None),
+        (NotFinite(), 0, Retried, None),
+        (NotFinite(), 5, Failed, Outcome.PERMANENT),
     ],
 )
 def test_the_type_decides(error: Exception, attempts: int, kind: type, outcome: Outcome | None) -> None:

@@ -34,6 +34,9 @@ def test_flags_win_over_environment_over_file_over_default(
         ("lease_s = nan", "lease_s"),
         ("batch_max = 0", "batch_max"),
         ('mode = "hot"', "mode"),
+        ("keep_warm_s = -1", "keep_warm_s"),
+        ("memory_hold_s = 0", "memory_hold_s"),
+        ('mlock = "maybe"', "mlock"),
         ('[fast]\nfile = "x"', "fast"),
         ("= broken", "worker.toml"),
     ],
@@ -74,3 +77,9 @@ def test_a_value_that_is_no_json_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_worker_needs_a_fast_model(flags: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidSettings, match=says):
         load_settings(flags, None)
+
+
+def test_models_are_locked_and_kept_as_suits_the_machine_unless_told_otherwise() -> None:
+    settings = load_settings(FAST, None)
+    assert (settings.mlock, settings.keep_warm_s, settings.memory_hold_s) == (True, None, 60.0)
+    assert settings.golden is None

@@ -1,6 +1,6 @@
 """Puts a node together from its settings: the only place where every room is named.
 
-Guarantee: inside `assembled` models are verified and resident, fits match them, the queue has
+Guarantee: inside `assembled` models are verified, resident, warm and sound, fits match them, the queue has
 answered and nothing has been taken from it yet; on the way out, and when anything fails on the way
 in, everything that was opened is closed again, last first.
 """
@@ -8,11 +8,9 @@ in, everything that was opened is closed again, last first.
 from __future__ import annotations
 
 import contextlib
-import logging
-import platform
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,36 +27,45 @@ from coolhead_worker.admission.sensor import Sensor
 from coolhead_worker.claim.desk import ClaimDesk
 from coolhead_worker.claim.presence import Presence, worker_name
 from coolhead_worker.clock import Clock, SystemClock
-from coolhead_worker.engine.llama_engine import LlamaEngine
+from coolhead_worker.engine.goldens import SHIPPED, load_goldens
 from coolhead_worker.engine.modelfile import ModelFile
-from coolhead_worker.engine.protocol import Engine
+from coolhead_worker.engine.protocol import Engine, PlanKind
+from coolhead_worker.engine.resident import ResidentEngine
+from coolhead_worker.engine.warmth import keep_warm_s
 from coolhead_worker.exposition import MetricsServer
 from coolhead_worker.heartbeat import Heartbeat
 from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.judge import Judge
+from coolhead_worker.keeper import Care, Keeper
+from coolhead_worker.loading import Loader, LoadOrder
 from coolhead_worker.lock import NodeLock
 from coolhead_worker.metrics import Metrics
+from coolhead_worker.model_report import ModelReporter
 from coolhead_worker.node import Node, NodePlan
 from coolhead_worker.outcome import Patience
 from coolhead_worker.report import Reporter
-from coolhead_worker.settings import ModelSettings, Settings
-
-_log = logging.getLogger("coolhead.node")
+from coolhead_worker.settings import Settings
 
 
 class Readiness:
-    """What `/readyz` says: not before the models are resident."""
+    """What `/readyz` says: not before the models are warm and sound, and not after one is broken."""
 
     def __init__(self) -> None:
         self._missing = "starting"
+        self._is_started = False
 
     def waiting_for(self, what: str) -> None:
-        """Not ready: `what` is being done."""
-        self._missing = what
+        """Not ready: `what` is being done. A model that is loaded again later changes nothing."""
+        if not self._is_started:
+            self._missing = what
 
     def done(self) -> None:
         """Ready from now on."""
-        self._missing = ""
+        self._is_started, self._missing = True, ""
+
+    def broken(self, why: str) -> None:
+        """Not ready any more: this node will end."""
+        self._missing = why
 
     def __call__(self) -> tuple[bool, str]:
         return (not self._missing, self._missing or "ready")
@@ -86,12 +93,12 @@ def assembled(settings: Settings, cache: Path | None = None) -> Iterator[Node]:
         ready = Readiness()
         address = _serve(settings, metrics, ready, stack)
         connection = _queue(settings, stack)
-        ready.waiting_for("loading models")
-        engines = load_engines(settings, cache, stack, metrics, clock)
-        fits = FitBook.load(settings.fits, engines)
+        engines = load_engines(settings, cache, stack, metrics, clock, ready.waiting_for)
+        fits = FitBook.load(settings.fits, engines, tasks)
         _report_fits(metrics, fits)
         judge = Judge(engines[Tier.FAST], engines.get(Tier.DEEP), fits, tasks, settings.node, clock)
-        node = _node(settings, judge, metrics, clock, connection, address, _models(engines), stack)
+        keeper = _keeper(settings, engines, metrics, clock, ready)
+        node = _node(settings, judge, keeper, metrics, clock, connection, address, _models(engines), stack)
         ready.done()
         yield node
 
@@ -117,34 +124,67 @@ def _queue(settings: Settings, stack: ExitStack) -> redis.Redis:
 
 
 def load_engines(
-    settings: Settings, cache: Path | None, stack: ExitStack, metrics: Metrics | None, clock: Clock
-) -> dict[Tier, Engine]:
-    """Both tiers' models, verified and resident; closed with `stack`."""
-    engines: dict[Tier, Engine] = {}
-    for tier, model in ((Tier.FAST, settings.fast), (Tier.DEEP, settings.deep)):
-        if model is None:
-            continue
-        start = clock.monotonic()
-        engine = LlamaEngine(_file(model), threads=settings.threads, cache=cache)
-        stack.callback(engine.close)
-        engines[tier] = engine
-        seconds = clock.monotonic() - start
-        _log.info("%s model %s is resident after %.1f s", tier.value, engine.name, seconds)
-        if metrics is not None:
-            metrics.model_loaded(tier, engine.name, engine.digest, _backend(), seconds)
+    settings: Settings,
+    cache: Path | None,
+    stack: ExitStack,
+    metrics: Metrics | None,
+    clock: Clock,
+    tell: Callable[[str], None] = lambda _step: None,
+) -> dict[Tier, ResidentEngine]:
+    """Both tiers' models, verified, resident, warm and sound; closed with `stack`.
+
+    Args:
+        settings: which models, and how.
+        cache: where digests are remembered; None for the user's cache folder.
+        stack: closes them.
+        metrics: None for a command that ends: nothing is locked into memory for it.
+        clock: measures how long it takes.
+        tell: hears in one line what is being done.
+
+    Raises:
+        NodeError: a model is missing, not the pinned one, damaged, or fails its self-check.
+        InvalidSettings: the golden file is not usable.
+    """
+    reporter = ModelReporter(metrics or Metrics(CollectorRegistry()))
+    engines: dict[Tier, ResidentEngine] = {}
+    order = load_order(settings, cache, mlock=settings.mlock and metrics is not None)
+    for tier, file in model_files(settings).items():
+        loader = Loader(tier, file, order, clock, reporter, tell)
+        engines[tier] = ResidentEngine(loader, loader.examine)
+        stack.callback(engines[tier].close)
+        reporter.cold_start(tier, "start")
     return engines
 
 
-def _file(model: ModelSettings) -> ModelFile:
-    return ModelFile(model.path, model.sha256, model.name)
+def load_order(settings: Settings, cache: Path | None, *, mlock: bool) -> LoadOrder:
+    """How this node loads its models; InvalidSettings when the golden file is not usable."""
+    own = [] if settings.golden is None else load_goldens(settings.golden)
+    golden = [*load_goldens(SHIPPED), *own]
+    return LoadOrder(settings.threads, mlock=mlock, golden=golden, own=own, cache=cache)
 
 
-def _backend() -> str:
-    on_apple_silicon = sys.platform == "darwin" and platform.machine() == "arm64"
-    return "metal" if on_apple_silicon else "cpu"
+def model_files(settings: Settings) -> dict[Tier, ModelFile]:
+    """The model files of a node, by tier."""
+    models = ((Tier.FAST, settings.fast), (Tier.DEEP, settings.deep))
+    return {tier: ModelFile(m.path, m.sha256, m.name) for tier, m in models if m is not None}
 
 
-def _models(engines: dict[Tier, Engine]) -> str:
+def _keeper(
+    settings: Settings,
+    engines: Mapping[Tier, ResidentEngine],
+    metrics: Metrics,
+    clock: Clock,
+    ready: Readiness,
+) -> Keeper:
+    warm_s = {
+        tier: keep_warm_s(settings.keep_warm_s, engine.plan_id(PlanKind.ISOLATED))
+        for tier, engine in engines.items()
+    }
+    care = Care(settings.memory_hold_s, warm_s, settings.call_timeout_s)
+    return Keeper(engines, care, clock, ModelReporter(metrics), ready.broken)
+
+
+def _models(engines: Mapping[Tier, Engine]) -> str:
     return ",".join(f"{tier.value}={engine.name}@{engine.digest[:12]}" for tier, engine in engines.items())
 
 
@@ -159,6 +199,7 @@ def _report_fits(metrics: Metrics, fits: FitBook) -> None:
 def _node(
     settings: Settings,
     judge: Judge,
+    keeper: Keeper,
     metrics: Metrics,
     clock: Clock,
     connection: redis.Redis,
@@ -180,7 +221,8 @@ def _node(
     )  # fmt: skip
     return Node(
         _plan(settings, models, address), _desk(settings, connection, worker),
-        _presence(settings, connection, worker), heartbeat, judge, gate, reporter, clock, gate.pause,
+        _presence(settings, connection, worker), heartbeat, judge, keeper, gate, reporter, clock,
+        gate.pause,
     )  # fmt: skip
 
 

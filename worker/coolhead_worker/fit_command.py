@@ -85,10 +85,11 @@ def _bar() -> Progress:
 
 def _show(record: FitRecord) -> None:
     table = Table(title=f"fit {record.fit} of task {record.task}")
-    for column in ("question", "tier", "method", "rows", "accuracy", "NLL", "ECE", "certified"):
+    for column in ("question", "tier", "method", "plan", "rows", "accuracy", "NLL", "ECE", "certified"):
         table.add_column(column)
     for question in record.questions:
-        table.add_row(question.id, question.tier.value, question.method.value, *_figures(question))
+        how = (question.tier.value, question.method.value, question.plan.value)
+        table.add_row(question.id, *how, *_figures(question))
     Console().print(table)
     for question in record.questions:
         sys.stdout.write(f"{question.id}, {question.tier.value}: {question.guarantee}\n")

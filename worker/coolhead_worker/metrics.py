@@ -42,12 +42,12 @@ from coolhead_worker.metrics_labels import (
     phase_of,
     requeue_outcome,
 )
+from coolhead_worker.metrics_models import ModelMetrics
 from coolhead_worker.metrics_node import ConditionsCollector, ProcessCollector
 
 if TYPE_CHECKING:
     from coolhead_worker.admission.conditions import Conditions
 
-DIGEST_CHARS = 12
 #: OpenMetrics allows an exemplar 128 characters for names and values; `job_id` takes 6.
 MAX_EXEMPLAR_ID = 122
 
@@ -67,6 +67,7 @@ class Metrics:
         self._replaced: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._conditions = ConditionsCollector()
         self._declare()
+        self.models = ModelMetrics(self._counters, self._gauges, self._replace)
         self._gauges["coolhead_node_safe"].set(1)  # until a look says otherwise
         registry.register(self._conditions)
         registry.register(ProcessCollector())
@@ -151,7 +152,7 @@ class Metrics:
         Args:
             lane: its lane.
             kind: a kind of closed gate, or `transient`, `unavailable`, `drain`.
-            phase: `before_acquire` or `after_acquire`.
+            phase: `before_acquire`, `after_acquire` or `during_call`.
         """
         reason = folded(kind, PUT_BACK_REASONS)
         self._counters["coolhead_jobs_total"].labels(lane.value, requeue_outcome(reason)).inc()
@@ -166,12 +167,6 @@ class Metrics:
         self._counters["coolhead_errors_total"].labels(error_kind(kind)).inc()
 
     # Model and decisions.
-
-    def model_loaded(self, tier: Tier, name: str, digest: str, backend: str, seconds: float) -> None:
-        """A model is resident: its name, sha256 in hex, `metal` or `cpu`, and how long loading took."""
-        self._replace("coolhead_model_info", (tier.value,), (name, digest[:DIGEST_CHARS], backend))
-        self._gauges["coolhead_model_loaded"].labels(tier.value).set(1)
-        self._gauges["coolhead_model_load_duration_seconds"].labels(tier.value).set(seconds)
 
     def inference(self, tier: Tier, seconds: float, tokens: int, job_id: str | None = None) -> None:
         """One model call read `tokens`; `job_id`, one of its jobs, becomes the exemplar."""
@@ -237,7 +232,7 @@ class Metrics:
         self._conditions.update(conditions)
 
     def gate(self, phase: str, result: str) -> None:
-        """One look of the gate: `before_acquire` or `after_acquire`; `safe`, `unsafe`, `unknown`.
+        """One look of the gate in a phase of the loop: `safe`, `unsafe` or `unknown`.
 
         Unknown counts as safe in `node_safe`: such a node works.
         """

@@ -28,18 +28,30 @@ TIERS = tuple(tier.value for tier in Tier)
 GREYS = tuple(grey.value for grey in Grey)
 OUTCOMES = (*(outcome.value for outcome in Outcome), HANDED_BACK)
 STATES = ("starting", "idle", "busy", "paused", "draining")
-PHASES = ("before_acquire", "after_acquire")
+PHASES = ("before_acquire", "after_acquire", "during_call")
 CHECKS = ("safe", "unsafe", "unknown")
 PAUSE_REASONS = ("thermal", "low_power_mode", "memory", "power", "battery", "sensor_unknown", OTHER)
 PUT_BACK_REASONS = (*PAUSE_REASONS[:-1], "drain", Outcome.TRANSIENT.value, Outcome.UNAVAILABLE.value, OTHER)
+#: Why a model is given up while the worker runs.
+Absence = Literal["memory", "damage"]
+UNLOADS: tuple[Absence, ...] = ("memory", "damage")
+#: What a model had been away for when it was brought into memory.
+ColdStart = Literal["start", "memory", "damage"]
+COLD_STARTS: tuple[ColdStart, ...] = ("start", *UNLOADS)
+SelfCheck = Literal["golden", "structural", "failed"]
+SELF_CHECKS: tuple[SelfCheck, ...] = ("golden", "structural", "failed")
 
 _KIND_OF: tuple[tuple[type[errors.CoolheadError], str], ...] = (
     (errors.StateTooLong, "context_overflow"),
     (errors.DecodeTimeout, "timeout"),
+    (errors.DecodeInterrupted, "interrupted"),
+    (errors.NotFinite, "not_finite"),
     (errors.DecodeFailed, "inference"),
+    (errors.TierUnloaded, "unloaded"),
     (errors.ModelMissing, "model_load"),
     (errors.ModelMismatch, "model_load"),
     (errors.ModelCorrupt, "model_load"),
+    (errors.ModelUnsupported, "model_load"),
     (errors.FitMismatch, "calibration"),
     (errors.JobRejected, "rejected"),
     (errors.QueueError, "redis"),
@@ -54,7 +66,7 @@ def folded(value: str, allowed: Collection[str]) -> str:
 
 
 def phase_of(phase: str) -> str:
-    """A phase of the loop; only what is said to be before a claim is counted there."""
+    """A phase of the loop; what is not said to be another one is counted after a claim."""
     return phase if phase in PHASES else PHASES[1]
 
 

@@ -2,9 +2,10 @@
 
 Guarantee: a job is taken only while its lane is open, looked at again after it was taken and
 before the model is called, and handed back to the front, uncounted, when its lane has closed in
-between; no job is held while waiting; whatever a call returns or raises, every claimed job is
-settled, and the settlement is repeated through an outage of Redis until it is in or fenced out.
-Two calls never overlap: there is one loop and one call in it.
+between or while the model was at work; no job is held while waiting; whatever a call returns or
+raises, every claimed job is settled, and the settlement is repeated through an outage of Redis until
+it is in or fenced out.
+Two calls never overlap: there is one loop and one call in it; models are looked after between jobs.
 """
 
 from __future__ import annotations
@@ -17,17 +18,26 @@ from typing import TypeVar
 
 import redis
 
-from coolhead.errors import CoolheadError, DecodeFailed, DecodeTimeout
+from coolhead.errors import (
+    CoolheadError,
+    DecodeFailed,
+    DecodeInterrupted,
+    DecodeTimeout,
+    NotFinite,
+    TierUnloaded,
+)
 from coolhead.job import Job
 from coolhead.policy import Lane
 from coolhead_worker.admission.gate import Admission
-from coolhead_worker.admission.gatekeeper import AFTER_ACQUIRE, BEFORE_ACQUIRE, Gatekeeper
+from coolhead_worker.admission.gatekeeper import AFTER_ACQUIRE, BEFORE_ACQUIRE, DURING_CALL, Gatekeeper
+from coolhead_worker.admission.watch import Watch
 from coolhead_worker.claim.desk import ClaimDesk
 from coolhead_worker.claim.presence import NodeStatus, Presence
 from coolhead_worker.claim.settlement import Claimed, Released, Settlement
 from coolhead_worker.clock import Clock
 from coolhead_worker.heartbeat import Heartbeat
 from coolhead_worker.judgement.judge import Judge, Judged, JudgeItem
+from coolhead_worker.keeper import Keeper
 from coolhead_worker.outcome import Patience, answered, unanswered
 from coolhead_worker.report import Reporter
 
@@ -64,10 +74,11 @@ class Node:
         presence: Presence,
         heartbeat: Heartbeat,
         judge: Judge,
+        keeper: Keeper,
         gate: Gatekeeper,
         reporter: Reporter,
         clock: Clock,
-        rest: Callable[[float], None],
+        rest: Callable[[float], object],
     ) -> None:
         """`rest(seconds)` pauses between two tries at Redis; it returns early at a stop."""
         self._plan = plan
@@ -75,6 +86,7 @@ class Node:
         self._presence = presence
         self._heartbeat = heartbeat
         self._judge = judge
+        self._keeper = keeper
         self._gate = gate
         self._reporter = reporter
         self._clock = clock
@@ -94,7 +106,11 @@ class Node:
         self._gate.wake()
 
     def run(self) -> None:
-        """Work until `stop()`; registers first, takes itself off the books last."""
+        """Work until `stop()`; registers first, takes itself off the books last.
+
+        Raises:
+            ModelCorrupt: the fast model is damaged; nothing is held any more.
+        """
         self._through_outages(lambda: self._presence.enter(self._status))
         self._heartbeat.start(self._status)
         try:
@@ -109,10 +125,12 @@ class Node:
 
         Raises:
             redis.RedisError: the queue did not answer; no job is held.
+            ModelCorrupt: the fast model is damaged; no job is held.
         """
         self._reap()
         admission = self._gate.check(BEFORE_ACQUIRE)
         lanes = tuple(lane for lane in self._plan.lanes if lane in admission.lanes)
+        self._keeper.tend(self._gate.conditions, is_open=bool(lanes))
         if not lanes or self._resting():
             self._wait_outside(admission)
             return 0
@@ -133,10 +151,10 @@ class Node:
             keep = [claimed for claimed in batch if claimed.lane in admission.lanes]
             back = [claimed for claimed in batch if claimed.lane not in admission.lanes]
             settlements: list[Settlement] = [Released(claimed, admission.reason) for claimed in back]
-            self._reporter.put_back(back, admission)
+            self._reporter.put_back(back, admission, AFTER_ACQUIRE)
             self._reporter.started(batch, keep)
             settlements += self._decide(keep)
-            self._settle(settlements, started, admission)
+            self._settle(settlements, started)
         finally:
             self._heartbeat.hold(())
             self._reporter.ended()
@@ -155,17 +173,34 @@ class Node:
             except CoolheadError as error:
                 results[claimed.execution_id] = error
         runnable = [claimed for claimed in batch if claimed.execution_id not in results]
-        answers = self._call(items)
+        answers = self._call(runnable, items)
         self._reporter.called(runnable, answers)
         results |= {claimed.execution_id: answer for claimed, answer in zip(runnable, answers, strict=True)}
         return [self._settlement(claimed, results[claimed.execution_id]) for claimed in batch]
 
-    def _call(self, items: Sequence[JudgeItem]) -> Sequence[Judged | Exception]:
+    def _call(self, batch: Sequence[Claimed], items: Sequence[JudgeItem]) -> Sequence[Judged | Exception]:
+        """The model call, stopped when nothing of the batch may run any more."""
         if not items:
             return []
         try:
+            with Watch(self._gate, {claimed.lane for claimed in batch}, self._keeper.interrupt):
+                return self._ask(items)
+        except DecodeInterrupted:
+            admission = self._gate.admission
+            self._reporter.put_back(batch, admission, DURING_CALL)
+            return [DecodeInterrupted(f"{admission.reason} during the call")] * len(items)
+        finally:
+            if self._stopping:  # the watch may have used up the wake-up of `stop()`
+                self._gate.wake()
+
+    def _ask(self, items: Sequence[JudgeItem]) -> Sequence[Judged | Exception]:
+        try:
             return self._judge.judge(items, self._plan.call_timeout_s)
-        except (DecodeFailed, DecodeTimeout) as error:
+        except DecodeInterrupted:
+            raise
+        except NotFinite as error:
+            return [self._keeper.explain(error)] * len(items)
+        except (DecodeFailed, DecodeTimeout, TierUnloaded) as error:
             return [error] * len(items)
         except Exception as error:  # noqa: BLE001  # a fault of ours must not cost a job: it is tried again
             _log.exception("the model call failed in an unexpected way")
@@ -178,14 +213,14 @@ class Node:
         draw = random.random()  # noqa: S311  # jitter, not a secret
         return unanswered(claimed, result, self._plan.patience, draw)
 
-    def _settle(self, settlements: Sequence[Settlement], started: float, admission: Admission) -> None:
+    def _settle(self, settlements: Sequence[Settlement], started: float) -> None:
         """Write the results, through outages: a computed answer is never thrown away.
 
         Repeating is harmless: a settlement that is already in is fenced out.
         """
         settled = self._through_outages(lambda: self._desk.settle(settlements), settling=True)
         seconds = self._clock.monotonic() - started
-        self._reporter.settled(settlements, settled or [], seconds, admission.lanes)
+        self._reporter.settled(settlements, settled or [], seconds)
 
     def _reap(self) -> None:
         now = self._clock.monotonic()
@@ -214,8 +249,9 @@ class Node:
         conditions = self._gate.conditions
         lanes = tuple(lane for lane in self._plan.lanes if lane in admission.lanes)
         status = NodeStatus(
-            state=state, reason=admission.reason, lanes=lanes, thermal=conditions.thermal.value,
-            source=conditions.thermal_source, models=self._plan.models, metrics=self._plan.metrics,
+            state=state, reason="; ".join(filter(None, (admission.reason, self._keeper.reason))),
+            lanes=lanes, thermal=conditions.thermal.value, source=conditions.thermal_source,
+            models=self._plan.models, metrics=self._plan.metrics,
             since=self._status.since if state == self._status.state else self._clock.wall(),
         )  # fmt: skip
         if status == self._status:

@@ -7,11 +7,11 @@ never fails because reporting did.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from coolhead.answers import ChoiceAnswer, NoulAnswer, Outcome, ScoreAnswer
-from coolhead.errors import CoolheadError
-from coolhead.policy import Lane, Tier
+from coolhead.errors import CoolheadError, DecodeInterrupted
+from coolhead.policy import Tier
 from coolhead_worker.admission.conditions import Conditions
 from coolhead_worker.admission.gate import Admission, checked
 from coolhead_worker.admission.gatekeeper import AFTER_ACQUIRE
@@ -37,6 +37,7 @@ class Reporter:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._outage = False
+        self._put_back: set[str] = set()
 
     def dropped(self, claims: Claims) -> None:
         """Jobs that a claim ended without running them."""
@@ -50,10 +51,11 @@ class Reporter:
         """One look of the gate."""
         self._metrics.gate(phase, checked(conditions, admission))
 
-    def put_back(self, back: Sequence[Claimed], admission: Admission) -> None:
-        """Jobs handed back because their lane closed between the claim and the call."""
+    def put_back(self, back: Sequence[Claimed], admission: Admission, phase: str) -> None:
+        """Jobs handed back because their lane closed between the claim and the call, or during it."""
+        self._put_back |= {claimed.execution_id for claimed in back}
         for claimed in back:
-            self._metrics.put_back(claimed.lane, admission.kind, AFTER_ACQUIRE)
+            self._metrics.put_back(claimed.lane, admission.kind, phase)
             _log.info("handed back: %s", admission.reason, extra={"job": claimed.job_id})
 
     def started(self, batch: Sequence[Claimed], running: Sequence[Claimed]) -> None:
@@ -64,6 +66,7 @@ class Reporter:
 
     def ended(self) -> None:
         """Nothing is held any more."""
+        self._put_back.clear()
         self._metrics.in_progress(0)
 
     def called(self, batch: Sequence[Claimed], results: Sequence[Judged | Exception]) -> None:
@@ -81,9 +84,11 @@ class Reporter:
             )
 
     def judged(self, claimed: Claimed, result: Judged | Exception) -> None:
-        """What the model call gave for one job."""
+        """What the model call gave for one job; a call that was stopped was told by `put_back`."""
         if isinstance(result, Judged):
             self._answers(result)
+            return
+        if isinstance(result, DecodeInterrupted):
             return
         code = result.code if isinstance(result, CoolheadError) else type(result).__name__
         self._metrics.error(code)
@@ -101,16 +106,10 @@ class Reporter:
             if answer.flipped:
                 self._metrics.flipped(judged.task)
 
-    def settled(
-        self,
-        settlements: Sequence[Settlement],
-        settled: Sequence[Settled],
-        seconds: float,
-        open_lanes: Collection[Lane],
-    ) -> None:
+    def settled(self, settlements: Sequence[Settlement], settled: Sequence[Settled], seconds: float) -> None:
         """The settlements of a batch, in the order given; `seconds` since its claim.
 
-        A job released although its lane is open was released because this node can't work.
+        A job that was released but not put back by the gate was released because this node can't work.
         """
         for settlement, state in zip(settlements, settled, strict=False):
             claimed = settlement.claimed
@@ -121,7 +120,7 @@ class Reporter:
                 self._ended(settlement, seconds)
             elif isinstance(settlement, Retried):
                 self._metrics.put_back(claimed.lane, "transient", AFTER_ACQUIRE)
-            elif claimed.lane in open_lanes:
+            elif claimed.execution_id not in self._put_back:
                 self._metrics.put_back(claimed.lane, "unavailable", AFTER_ACQUIRE)
 
     def _ended(self, settlement: Succeeded | Failed, seconds: float) -> None:

@@ -74,6 +74,16 @@ class Settings(BaseSettings):
     # On a CPU one job a call is cheapest: attention is quadratic in the tokens of a call.
     batch_max: Annotated[int, Field(ge=1, le=64)] = 1
     call_timeout_s: Seconds = 30.0
+    # Locked weights are never paged out. Safe as a default: a refusal is a warning and no failure, a model
+    # that would take more than half of the free memory is not locked, and the deep one is given up when
+    # memory gets critical.
+    mlock: bool = True
+    # 0 for never; None for never on a CPU and 30 s on a GPU.
+    keep_warm_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    # How long memory must have been normal before the deep model comes back.
+    memory_hold_s: Seconds = 60.0
+    # Known numbers of models of the operator's own: coolhead-worker selfcheck --record FILE.
+    golden: Path | None = None
     lease_s: Seconds = 15.0
     idle_block_s: Seconds = 1.0
     reap_every_s: Seconds = 1.0

@@ -28,6 +28,7 @@ BULK_JITTER = (0.75, 1.5)
 
 BEFORE_ACQUIRE = "before_acquire"
 AFTER_ACQUIRE = "after_acquire"
+DURING_CALL = "during_call"
 
 _log = logging.getLogger("coolhead.admission")
 
@@ -36,7 +37,7 @@ Observer = Callable[[str, Conditions, Admission], None]
 
 
 class Gatekeeper:
-    """One node's gate. One thread checks and waits; `wake` is for everybody."""
+    """One node's gate. One thread at a time checks and waits; `wake` is for everybody."""
 
     def __init__(
         self,
@@ -65,11 +66,21 @@ class Gatekeeper:
         """The newest reading; unknown before the first check."""
         return self._conditions
 
+    @property
+    def admission(self) -> Admission:
+        """What the newest check decided; nothing is open before the first."""
+        return self._admission or Admission(frozenset(), "the machine was not looked at yet")
+
+    @property
+    def poll_s(self) -> float:
+        """How often a waiting caller looks."""
+        return self._poll_s
+
     def check(self, phase: str) -> Admission:
         """Read and decide now.
 
         Args:
-            phase: `before_acquire` or `after_acquire`; for the observer only.
+            phase: `before_acquire`, `after_acquire` or `during_call`; for the observer only.
         """
         self._conditions = self._read()
         dwell_s = {Lane.BULK: self._bulk_dwell_s * self._rng.uniform(*BULK_JITTER)}
@@ -100,9 +111,12 @@ class Gatekeeper:
             admission = self.check(BEFORE_ACQUIRE)
         return admission
 
-    def pause(self, seconds: float) -> None:
-        """Sleep this long, less when the machine's state changes or somebody calls `wake`."""
-        self._sensor.wait(seconds)
+    def pause(self, seconds: float) -> bool:
+        """Sleep this long, less when the machine's state changes or somebody calls `wake`.
+
+        Returns False when nobody cut it short.
+        """
+        return self._sensor.wait(seconds)
 
     def wake(self) -> None:
         """End the current or the next sleep; safe in any thread and in a signal handler."""
