@@ -14,9 +14,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coolhead.errors import ContractError, InvalidTask, UnknownTask, one_line
+from coolhead.errors import ContractError, InvalidLabels, InvalidTask, UnknownTask, one_line
+from coolhead.job import check_state
+from coolhead.labelling import label_index
 from coolhead.policy import Policy
 from coolhead.questions import Questions, explain
+
+MAX_EXAMPLES = 32
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -36,11 +40,21 @@ class LabelFormat(BaseModel):
     first: int = 0
 
 
+class Example(BaseModel):
+    """A state with the right answers to some of a task's questions, in people's spelling of labels."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    state: Annotated[str, Field(min_length=1)]
+    answers: Annotated[dict[str, bool | int | str], Field(min_length=1)]
+
+
 class Task(BaseModel):
     """Named questions with their policy, and how they are read.
 
-    Under the plan `pinned` an answer may depend on the other questions of the task and their order:
-    a fit of it is void when they change. Questions that a job brings inline are always isolated.
+    Under the plan `pinned` an answer may depend on the other questions of the task, their order and
+    the `examples`, which the model is shown before every state: a fit of it is void when they change.
+    Questions that a job brings inline are always isolated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,6 +65,7 @@ class Task(BaseModel):
     policy: Policy = Policy()
     plan: TextPlan = TextPlan.PINNED
     labels: Annotated[dict[str, LabelFormat], Field(default_factory=dict)]
+    examples: Annotated[tuple[Example, ...], Field(max_length=MAX_EXAMPLES)] = ()
 
     @classmethod
     def parse(cls, text: str, source: str = "task") -> Task:
@@ -72,9 +87,10 @@ class Task(BaseModel):
             questions = Questions.parse(raw.get("questions"))
             policy = Policy.parse(raw.get("policy"))
             task = cls.model_validate({**raw, "questions": questions, "policy": policy})
+            task._check_examples()
         except ValidationError as error:
             raise InvalidTask(f"{source}: {explain(error, 'task')}") from None
-        except ContractError as error:
+        except (ContractError, InvalidLabels) as error:
             raise InvalidTask(f"{source}: {error}") from None
         unknown = (set(task.policy.per_question) | set(task.labels)) - set(questions.root)
         if not _NAME.fullmatch(task.name):
@@ -82,6 +98,26 @@ class Task(BaseModel):
         if unknown:
             raise InvalidTask(f"{source}: no question is called {sorted(unknown)[0]!r}")
         return task
+
+    def label(self, question: str, value: object) -> int:
+        """The position of a label, as people write it, among the labels of a question.
+
+        Raises:
+            InvalidLabels: no such label.
+        """
+        form = self.labels.get(question, LabelFormat())
+        return label_index(question, self.questions[question], value, form.first)
+
+    def _check_examples(self) -> None:
+        """Refuses a state that no job may have, and a label that no question has."""
+        if self.examples and self.plan is not TextPlan.PINNED:
+            raise InvalidTask("examples stand before the state: they need plan = 'pinned'")
+        for example in self.examples:
+            check_state(example.state)
+            for name, value in example.answers.items():
+                if name not in self.questions.root:
+                    raise InvalidTask(f"examples: no question is called {name[:64]!r}")
+                self.label(name, value)
 
     @classmethod
     def load(cls, path: Path) -> Task:

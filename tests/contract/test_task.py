@@ -46,7 +46,27 @@ def test_a_task_says_how_its_questions_are_read(plan: TextPlan) -> None:
     assert Task.parse(f'plan = "{plan}"\n{GOOD}').plan is plan
 
 
+SHOWN = """
+[[examples]]
+state = "Pay me back, now!"
+answers = { refund = true, urgency = 2 }
+[[examples]]
+state = "Thanks"
+answers = { refund = "no" }
+"""
+
+
+def test_a_task_shows_examples_in_people_s_spelling_of_labels() -> None:
+    task = Task.parse(GOOD + SHOWN)
+    assert [(one.state, one.answers) for one in task.examples] == [
+        ("Pay me back, now!", {"refund": True, "urgency": 2}),
+        ("Thanks", {"refund": "no"}),
+    ]
+    assert [task.label(name, value) for name, value in task.examples[0].answers.items()] == [0, 1]
+
+
 NOUL = '[questions.q]\ntype = "noul"\ninstructions = "x"\n'
+EXAMPLE = '[[examples]]\nstate = "hi"\n[examples.answers]\n'
 BAD = [
     ("not TOML", "name = \n", "line 1"),
     ("no name", NOUL, "name"),
@@ -60,6 +80,17 @@ BAD = [
     ("a plan that does not exist", 'name = "t"\nplan = "trunk"\n' + NOUL, "plan"),
     ("an unknown key", 'name = "t"\ncolour = 1\n' + NOUL, "colour"),
     ("a policy for no question", 'name = "t"\n' + NOUL + "[policy.per_question.x]\nmin_mass = 0.1\n", "'x'"),
+    ("an example of no question", 'name = "t"\n' + NOUL + EXAMPLE + "x = true", "'x'"),
+    ("an example with no such label", 'name = "t"\n' + NOUL + EXAMPLE + "q = 2", "q: '2'"),
+    ("an example without an answer", 'name = "t"\n' + NOUL + EXAMPLE, "examples"),
+    ("an example without a state", 'name = "t"\n' + NOUL + EXAMPLE.replace("hi", " ") + "q = 1", "empty"),
+    ("an example with NUL", 'name = "t"\n' + NOUL + EXAMPLE.replace("hi", "\\u0000") + "q = 1", "NUL"),
+    ("too many examples", 'name = "t"\n' + NOUL + (EXAMPLE + "q = 1\n") * 33, "examples"),
+    (
+        "examples of isolated questions",
+        'name = "t"\nplan = "isolated"\n' + NOUL + EXAMPLE + "q = 1",
+        "pinned",
+    ),
     ("labels for no question", 'name = "t"\n' + NOUL + "[labels.x]\nfirst = 1\n", "'x'"),
 ]
 

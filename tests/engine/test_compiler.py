@@ -9,6 +9,7 @@ from coolhead.errors import InvalidQuestion
 from coolhead.questions import Choice, Noul, Question
 from coolhead_worker.engine import compiler as compiler_module
 from coolhead_worker.engine.compiler import Compiler
+from coolhead_worker.engine.protocol import PinnedSet
 from coolhead_worker.engine.template import CHATML, PLAIN, Template
 from tests.engine.vocabulary import SmallVocabulary
 
@@ -55,9 +56,9 @@ def test_prefixes_and_branches_are_the_pieces_of_the_dialect_in_tokens(template:
     assert compiler.question(COLOUR, (1, 0), "").branch.stem.tolist() == spelt(
         template.branch(COLOUR, labels, (1, 0)), words
     )
-    pinned = compiler.pinned(SET)
+    pinned = compiler.pinned(PinnedSet(SET))
     known = {name: template.labels(question, words) for name, question in SET.items()}
-    assert pinned.prefix.tolist() == [BOS, *spelt(template.pinned_head(SET, known), words)]
+    assert pinned.prefix.tolist() == [BOS, *spelt(template.pinned_head(PinnedSet(SET), known), words)]
     assert {name: one.branch.stem.tolist() for name, one in pinned.questions.items()} == {
         name: spelt(template.pinned_branch(name, one), words) for name, one in known.items()
     }
@@ -71,7 +72,7 @@ def test_a_beginning_token_stands_first_where_vocabulary_and_dialect_have_one() 
     authored = made(Authored(**vars(PLAIN)))
     assert with_one.prefix.tolist() == [BOS, *without.prefix]
     assert authored.prefix.tolist() == without.prefix.tolist()
-    assert with_one.pinned(SET).prefix.tolist() == [BOS, *authored.pinned(SET).prefix]
+    assert with_one.pinned(PinnedSet(SET)).prefix.tolist() == [BOS, *authored.pinned(PinnedSet(SET)).prefix]
 
 
 def test_a_state_is_what_the_dialect_makes_of_it() -> None:
@@ -91,7 +92,7 @@ def test_a_branch_is_read_at_its_last_token_and_has_the_leaves_of_its_labels() -
 
 
 def test_pinned_questions_have_the_leaves_of_their_labels_too() -> None:
-    pinned = made().pinned({"q": ALIKE}).questions["q"]
+    pinned = made().pinned(PinnedSet({"q": ALIKE})).questions["q"]
     assert [leaf.tolist() for leaf in pinned.branch.leaves] == [[ord("s"), ord("a")]]
 
 
@@ -110,8 +111,8 @@ def test_a_state_never_holds_a_control_token(text: str) -> None:
 
 def test_questions_and_ids_never_hold_a_control_token() -> None:
     compiler, clean = made(), Noul(instructions="Spam?")
-    tame = compiler.pinned({"a": clean, "b": COLOUR})
-    wild = compiler.pinned(SET)
+    tame = compiler.pinned(PinnedSet({"a": clean, "b": COLOUR}))
+    wild = compiler.pinned(PinnedSet(SET))
     assert control_tokens(wild.prefix) == control_tokens(tame.prefix) > 0
     for name, other in zip(SET, tame.questions, strict=True):
         stems = wild.questions[name].branch.stem, tame.questions[other].branch.stem
@@ -123,17 +124,17 @@ def test_questions_and_ids_never_hold_a_control_token() -> None:
 def test_a_question_and_a_set_are_tokenised_once() -> None:
     words = vocabulary()
     compiler = made(words=words)
-    first = compiler.question(SPAM, (0, 1), ""), compiler.pinned(SET)
+    first = compiler.question(SPAM, (0, 1), ""), compiler.pinned(PinnedSet(SET))
     calls = words.calls
     again = Noul(instructions="Spam <|im_end|>?")  # equal, not the same
     assert compiler.question(again, (0, 1), "") is first[0]
-    assert compiler.pinned({"spam": again, "<|im_start|>": COLOUR}) is first[1]
+    assert compiler.pinned(PinnedSet({"spam": again, "<|im_start|>": COLOUR})) is first[1]
     assert words.calls == calls
 
 
 def test_a_set_in_another_order_is_another_set() -> None:
     compiler = made()
-    one, other = compiler.pinned(SET), compiler.pinned(dict(reversed(SET.items())))
+    one, other = compiler.pinned(PinnedSet(SET)), compiler.pinned(PinnedSet(dict(reversed(SET.items()))))
     assert one.prefix.tolist() != other.prefix.tolist()
 
 
@@ -156,4 +157,4 @@ def test_a_question_that_this_vocabulary_cant_answer_is_refused_and_not_remember
         with pytest.raises(InvalidQuestion):
             compiler.question(many, tuple(range(60)), "")
         with pytest.raises(InvalidQuestion):
-            compiler.pinned({"q": many})
+            compiler.pinned(PinnedSet({"q": many}))

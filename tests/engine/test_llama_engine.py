@@ -19,7 +19,7 @@ from coolhead_worker.engine.chunk import Branch, Tokens
 from coolhead_worker.engine.compiler import Prepared
 from coolhead_worker.engine.llama_engine import LlamaEngine
 from coolhead_worker.engine.modelfile import ModelFile
-from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, PlanKind
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, PinnedSet, PlanKind, Shown
 from coolhead_worker.engine.readout import Labels
 from coolhead_worker.engine.sheets import Place, Rows, Sheet
 from coolhead_worker.models import DemoModels
@@ -208,16 +208,27 @@ def test_a_question_that_does_not_fit_beside_the_state_is_refused_alone(fast: Ll
 
 def test_plans_are_named_by_kind_words_and_questions(fast: LlamaEngine, deep: LlamaEngine) -> None:
     plans = [
-        *(engine.plan_id(kind, QUESTIONS) for engine in (fast, deep) for kind in PlanKind),
-        fast.plan_id(PlanKind.PINNED, {"spam": SPAM}),
-        fast.plan_id(PlanKind.PINNED, dict(reversed(QUESTIONS.items()))),
+        *(engine.plan_id(kind, PinnedSet(QUESTIONS)) for engine in (fast, deep) for kind in PlanKind),
+        fast.plan_id(PlanKind.PINNED, PinnedSet({"spam": SPAM})),
+        fast.plan_id(PlanKind.PINNED, PinnedSet(dict(reversed(QUESTIONS.items())))),
     ]
     assert len(set(plans)) == len(plans)
     assert all(".a16t4.ub512.fa0.f16." in plan for plan in plans)
-    assert fast.plan_id(PlanKind.ISOLATED, QUESTIONS) == fast.plan_id(PlanKind.ISOLATED)
-    assert fast.plan_id(PlanKind.PINNED, QUESTIONS).startswith("pinned-v")
+    assert fast.plan_id(PlanKind.ISOLATED, PinnedSet(QUESTIONS)) == fast.plan_id(PlanKind.ISOLATED)
+    assert fast.plan_id(PlanKind.PINNED, PinnedSet(QUESTIONS)).startswith("pinned-v")
     assert fast.digest != deep.digest
     assert fast.features_digest != deep.features_digest
+
+
+def test_examples_move_pinned_answers_and_nothing_else(fast: LlamaEngine, base: Evaluation) -> None:
+    shown = PinnedSet(QUESTIONS, (Shown("Great service!", {"attack": 1, "queue": 2, "urgency": 0}),))
+    with_example = EvalItem(STATE, QUESTIONS, trunk=True, pinned=shown)
+    alone, plain = one(fast, with_example), one(fast, replace(with_example, pinned=PinnedSet(QUESTIONS)))
+    assert move(alone, plain) > 0.001
+    assert alone.tokens > plain.tokens
+    assert np.array_equal(alone.features, base.features)
+    assert move(among(fast, [OTHER, with_example, ALL], 1), alone) <= slack(fast)
+    assert fast.plan_id(PlanKind.PINNED, shown) != fast.plan_id(PlanKind.PINNED, PinnedSet(QUESTIONS))
 
 
 def test_metadata_is_told_and_no_calibration_invented(fast: LlamaEngine) -> None:

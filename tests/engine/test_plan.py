@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from coolhead.questions import Choice, Noul
+from coolhead.questions import Choice, Noul, Question
 from coolhead_worker.engine import plan as plan_module
 from coolhead_worker.engine.plan import EvaluationPlan, set_digest
-from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind, Shown
 
 PLAN = EvaluationPlan(PlanKind.ISOLATED, "cpu-0.3.36", 512, "0a1b2c3d")
 SPAM, HAM = Noul(instructions="Spam?"), Noul(instructions="Ham?")
 COLOUR = Choice(criteria=["red", "blue"])
 SET = {"a": SPAM, "b": COLOUR}
+
+
+def set_of(questions: Mapping[str, Question], *examples: Shown) -> str:
+    return set_digest(PinnedSet(questions, examples))
+
 
 OTHERS = {
     "kind": replace(PLAN, kind=PlanKind.TRUNK),
@@ -25,7 +31,7 @@ OTHERS = {
     "physical batch": replace(PLAN, ubatch=256),
     "words": replace(PLAN, dialect="0a1b2c3e"),
     "reading": replace(PLAN, reading="84426eb1"),
-    "questions": replace(PLAN, questions="12345678"),
+    "set": replace(PLAN, pinned="12345678"),
 }
 
 
@@ -35,8 +41,8 @@ def test_an_id_reads_like_this() -> None:
 
 
 def test_a_plan_of_pinned_questions_names_their_set_at_the_end() -> None:
-    pinned = replace(PLAN, kind=PlanKind.PINNED, questions=set_digest(SET))
-    assert pinned.id.endswith(f".text.s{set_digest(SET)}")
+    pinned = replace(PLAN, kind=PlanKind.PINNED, pinned=set_of(SET))
+    assert pinned.id.endswith(f".text.s{set_of(SET)}")
 
 
 @pytest.mark.parametrize("what", OTHERS)
@@ -81,10 +87,22 @@ def test_equal_plans_have_equal_ids() -> None:
     ids=["order", "fewer", "id", "text", "swapped", "options", "none"],
 )
 def test_a_set_is_its_ids_its_questions_and_their_order(other: dict) -> None:
-    assert set_digest(other) != set_digest(SET)
+    assert set_of(other) != set_of(SET)
 
 
 def test_the_same_set_has_the_same_digest_in_any_mapping() -> None:
     again = {"a": Noul(instructions="Spam?"), "b": Choice(criteria={"red": None, "blue": None})}
-    assert set_digest(again) == set_digest(SET)
-    assert re.fullmatch("[0-9a-f]{8}", set_digest(SET))
+    assert set_of(again) == set_of(SET)
+    assert re.fullmatch("[0-9a-f]{8}", set_of(SET))
+
+
+HI, HO = Shown("hi", {"a": 0, "b": 1}), Shown("ho", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [(), (HI,), (HO, HI), (HI, HI), (HI, Shown("ho", {"a": 0})), (Shown("hi", {"b": 1, "a": 0}), HO)],
+    ids=["none", "fewer", "order", "text", "answer", "order of answers"],
+)
+def test_another_example_is_another_set(examples: tuple[Shown, ...]) -> None:
+    assert set_of(SET, *examples) != set_of(SET, HI, HO)

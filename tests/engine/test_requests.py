@@ -15,7 +15,7 @@ from coolhead.questions import Choice, Noul, Question
 from coolhead_worker.engine.chunk import Branch, Home, Limits, Text, Tokens
 from coolhead_worker.engine.compiler import Compiler
 from coolhead_worker.engine.layout import Base, aligned, lay_out
-from coolhead_worker.engine.protocol import EvalItem, Orders, Readout
+from coolhead_worker.engine.protocol import EvalItem, Orders, PinnedSet, Readout
 from coolhead_worker.engine.requests import Request, RequestWriter, Room
 from coolhead_worker.engine.sheets import Place, Sheet, Sheets
 from coolhead_worker.engine.template import PLAIN, Template
@@ -64,7 +64,7 @@ def asks(state: str, trunk: bool = False, orders: Orders | None = None, **questi
 
 
 def pins(state: str, *names: str, trunk: bool = False, of: Mapping[str, Question] = SET) -> EvalItem:
-    return EvalItem(state, {name: of[name] for name in names}, trunk, pinned=of)
+    return EvalItem(state, {name: of[name] for name in names}, trunk, pinned=PinnedSet(of))
 
 
 def hear(sheet: Sheet, said: Readout = TIE) -> None:
@@ -96,7 +96,7 @@ def test_a_trunk_is_wanted_only_of_those_that_asked_for_it() -> None:
 def test_pinned_questions_are_all_on_the_sheet_and_the_wanted_ones_are_found_by_id() -> None:
     batch = Batch(pins("hi", "colour"), pins("hi", "colour", "spam"))
     (sheet,) = batch.sheets
-    held = batch.compiler.pinned(SET)
+    held = batch.compiler.pinned(PinnedSet(SET))
     assert all(branch is one.branch for branch, one in zip(sheet.tight, held.questions.values(), strict=True))
     assert sheet.prefix is held.prefix
     assert sheet.free == []
@@ -123,7 +123,7 @@ def test_a_dialect_that_cant_pin_reads_pinned_questions_isolated() -> None:
 
 def test_an_item_stands_on_the_tokens_of_its_own_prefix_state_and_branches() -> None:
     batch = Batch(asks("hi", True, a=SPAM, b=COLOUR), pins("hi", "spam"), asks("hi"))
-    known, held = batch.compiler, batch.compiler.pinned(SET)
+    known, held = batch.compiler, batch.compiler.pinned(PinnedSet(SET))
     branches = [known.question(SPAM, (0, 1), "").branch, known.question(COLOUR, FORWARD, "").branch]
     suffixes = [one.branch for one in held.questions.values()]
     assert [request.tokens for request in batch.requests] == [
@@ -134,7 +134,7 @@ def test_an_item_stands_on_the_tokens_of_its_own_prefix_state_and_branches() -> 
 
 
 def test_nothing_asked_is_nothing_to_read() -> None:
-    batch = Batch(asks("hi"), EvalItem("hi", {}, trunk=False, pinned=SET))
+    batch = Batch(asks("hi"), EvalItem("hi", {}, trunk=False, pinned=PinnedSet(SET)))
     assert batch.sheets == []
     assert [request.evaluation(PLAIN).readouts for request in batch.requests] == [{}, {}]
 
@@ -166,7 +166,7 @@ def test_what_does_not_fit_beside_its_questions_is_refused_alone(item: EvalItem,
     assert isinstance(refused, StateTooLong)
     assert "the state has 5 tokens" in str(refused)
     assert "shorten them" in str(refused)
-    prefix = compiler().pinned(SET).prefix if item.pinned else compiler().prefix
+    prefix = compiler().pinned(PinnedSet(SET)).prefix if item.pinned else compiler().prefix
     assert least > len(prefix) + 5
 
 
@@ -292,6 +292,6 @@ def test_a_sheet_is_only_asked_about_its_own_questions() -> None:
 
 def test_a_question_that_this_vocabulary_cant_answer_is_the_callers_to_handle() -> None:
     many = Choice(criteria=[f"one of many {number}" for number in range(60)])
-    for item in (asks("hi", q=many), EvalItem("hi", {"q": many}, trunk=False, pinned={"q": many})):
+    for item in (asks("hi", q=many), EvalItem("hi", {"q": many}, trunk=False, pinned=PinnedSet({"q": many}))):
         with pytest.raises(InvalidQuestion):
             Batch(item)

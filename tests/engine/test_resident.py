@@ -18,7 +18,7 @@ from coolhead.errors import (
 )
 from coolhead.questions import Noul
 from coolhead_worker.engine.fake import FakeEngine
-from coolhead_worker.engine.protocol import Engine, EvalItem, PlanKind
+from coolhead_worker.engine.protocol import Engine, EvalItem, PinnedSet, PlanKind
 from coolhead_worker.engine.resident import ResidentEngine
 from coolhead_worker.engine.selfcheck import Verdict
 
@@ -49,7 +49,7 @@ def test_what_is_known_of_a_model_does_not_change_while_it_is_away() -> None:
     resident = ResidentEngine(Loads(lambda: FakeEngine(temperatures={"noul": 1.5})))
 
     def known() -> list[object]:
-        plans = [resident.plan_id(kind, {"late": QUESTION}) for kind in PlanKind]
+        plans = [resident.plan_id(kind, PinnedSet({"late": QUESTION})) for kind in PlanKind]
         numbers = (resident.max_state_tokens, resident.temperature(QUESTION))
         return [resident.name, resident.digest, resident.features_digest, *plans, *numbers]
 

@@ -15,7 +15,7 @@ from coolhead.questions import Choice, Noul, Question, Score
 from coolhead_worker.engine import template as template_module
 from coolhead_worker.engine.dialect import Piece
 from coolhead_worker.engine.orders import averaged, orders_of
-from coolhead_worker.engine.protocol import PlanKind, Readout
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind, Readout, Shown
 from coolhead_worker.engine.readout import Labels, placed
 from coolhead_worker.engine.template import CHATML, PLAIN, Template, template_for
 from tests.engine.vocabulary import SmallVocabulary
@@ -49,7 +49,7 @@ def all_pieces(template: Template, questions: dict[str, Question]) -> list[tuple
     known = labels(template, questions)
     return [
         template.head(),
-        template.pinned_head(questions, known),
+        template.pinned_head(PinnedSet(questions), known),
         *(template.branch(q, known[name], range(len(q.labels))) for name, q in questions.items()),
         *(template.pinned_branch(name, known[name]) for name in questions),
         template.probe(),
@@ -94,7 +94,7 @@ def test_the_opening_ends_with_the_lead_where_the_vocabulary_splits_it_from_the_
 
 @BOTH
 def test_the_pinned_head_holds_all_questions_in_order(template: Template) -> None:
-    text = said(template.pinned_head(SET, labels(template)))
+    text = said(template.pinned_head(PinnedSet(SET), labels(template)))
     places = [
         text.index(f"\n\n{name}: {question.instructions}\n" if question.instructions else f"\n\n{name}: ")
         for name, question in SET.items()
@@ -104,6 +104,18 @@ def test_the_pinned_head_holds_all_questions_in_order(template: Template) -> Non
         assert text.count(word) == 1
     assert text.startswith(said(template.system))
     assert text.endswith("Message:\n")
+
+
+@BOTH
+def test_examples_stand_between_the_questions_and_the_message_with_their_answers(template: Template) -> None:
+    shown = (Shown("Buy <|im_end|> now", {"spam": 0, "<|im_end|>": 1}), Shown("Blue!", {"col{our}": 1}))
+    pieces = template.pinned_head(PinnedSet(SET, shown), labels(template))
+    text, bare = said(pieces), said(template.pinned_head(PinnedSet(SET), labels(template)))
+    examples = (
+        "\n\nExample:\nBuy <|im_end|> now\n\nspam: Yes\n\n<|im_end|>: 1\n\nExample:\nBlue!\n\ncol{our}: blue"
+    )
+    assert text == bare.removesuffix("\n\nMessage:\n") + examples + "\n\nMessage:\n"
+    assert control(pieces) == control(template.pinned_head(PinnedSet(SET), labels(template)))
 
 
 @BOTH
@@ -176,6 +188,8 @@ FRAME = {
     "question": TEXT,
     "intro": {PlanKind.PINNED},
     "pinned": {PlanKind.PINNED},
+    "example": {PlanKind.PINNED},
+    "shown": {PlanKind.PINNED},
     "between": {PlanKind.PINNED},
     "again": {PlanKind.PINNED},
 }

@@ -9,7 +9,7 @@ import numpy as np
 
 from coolhead.questions import Choice, Noul, Question, Score
 from coolhead_worker.engine.llama_engine import LlamaEngine
-from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, PlanKind
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, PinnedSet, PlanKind
 
 SLACK = 0.05
 """The largest move that is accepted where kernels are chosen by the size of a batch. On x86-64 CPUs
@@ -33,7 +33,7 @@ def pinned(
     *names: str, trunk: bool = False, state: str = STATE, of: Mapping[str, Question] = QUESTIONS
 ) -> EvalItem:
     """These questions about a state, behind all questions of a set."""
-    return EvalItem(state, {name: of[name] for name in names}, trunk, pinned=of)
+    return EvalItem(state, {name: of[name] for name in names}, trunk, pinned=PinnedSet(of))
 
 
 ALL = asked(*QUESTIONS, trunk=True)

@@ -16,7 +16,7 @@ from coolhead.errors import FitMismatch
 from coolhead.policy import Thresholds, Tier
 from coolhead.task import Task, TaskBook
 from coolhead_worker.engine.fake import FakeEngine
-from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind
 from coolhead_worker.judgement.artefact import FitBook, read_fit, write_fit
 from coolhead_worker.judgement.calibration import Head, Raw, Temperature, TemperatureBias
 from coolhead_worker.judgement.fitted import Certified, Limits, Route
@@ -48,7 +48,7 @@ def question(name: str, tier: Tier, method: Method, *, pinned: bool = False, **m
         "labels": ("yes", "no"),
         "tier": tier,
         "plan": plan,
-        "plan_id": ENGINES[tier].plan_id(plan, TASK.questions.root),
+        "plan_id": ENGINES[tier].plan_id(plan, PinnedSet(TASK.questions.root)),
         "method": method,
         "rows_fit": 60,
         "rows_threshold": 40,
@@ -124,7 +124,7 @@ def load(folder: Path, engines=ENGINES, tasks=TASKS, **more) -> FitBook:
 
 def find(book: FitBook, at: int):
     """The entry for a job of the task."""
-    pinned = ENGINES[QUESTIONS[at].tier].plan_id(PlanKind.PINNED, TASK.questions.root)
+    pinned = ENGINES[QUESTIONS[at].tier].plan_id(PlanKind.PINNED, PinnedSet(TASK.questions.root))
     return book.find(QUESTIONS[at].fingerprint, QUESTIONS[at].tier, pinned)
 
 

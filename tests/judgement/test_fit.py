@@ -16,7 +16,7 @@ from coolhead.job import Job
 from coolhead.policy import Grey, Tier
 from coolhead.task import Task, TaskBook
 from coolhead_worker.clock import ManualClock
-from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind
 from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.fit import FitReport, fit_task
 from coolhead_worker.judgement.guarantee import upper_bound
@@ -181,10 +181,10 @@ def test_questions_are_read_by_the_plan_of_the_task_with_the_trunk_beside_them(t
     items = [item for call in used[Tier.FAST].calls for item in call]
     assert all(item.trunk and list(item.questions) == ["queue"] for item in items)
     pinned = None if plan == "isolated" else list(task.questions.root)
-    assert {item.pinned and tuple(item.pinned) for item in items} == {pinned and tuple(pinned)}
+    assert {item.pinned and tuple(item.pinned.questions) for item in items} == {pinned and tuple(pinned)}
     question = of(report, "queue", Tier.FAST)
     assert question.plan.value == plan
-    assert question.plan_id == used[Tier.FAST].plan_id(question.plan, task.questions.root)
+    assert question.plan_id == used[Tier.FAST].plan_id(question.plan, PinnedSet(task.questions.root))
 
 
 def test_two_fits_differ_only_in_their_time(done, tmp_path):

@@ -11,7 +11,7 @@ from coolhead.errors import FitMismatch
 from coolhead.policy import Tier
 from coolhead.task import Task, TaskBook
 from coolhead_worker.engine.fake import FakeEngine
-from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind
 from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.calibration import Raw
 from coolhead_worker.judgement.fit import fit_task
@@ -91,7 +91,7 @@ def isolated_fit(tmp_path_factory) -> Path:
 
 def test_a_pinned_fit_is_for_the_task_as_it_was(pinned_fit):
     book = FitBook.load([pinned_fit], engines(), TaskBook({TASK.name: TASK}))
-    plan = engines()[Tier.FAST].plan_id(PlanKind.PINNED, TASK.questions.root)
+    plan = engines()[Tier.FAST].plan_id(PlanKind.PINNED, PinnedSet(TASK.questions.root))
     found = book.find(TASK.questions["queue"].fingerprint, Tier.FAST, plan)
     assert found is not None
     assert (found.plan, found.pinned) == (PlanKind.PINNED, plan)
@@ -100,7 +100,7 @@ def test_a_pinned_fit_is_for_the_task_as_it_was(pinned_fit):
 @pytest.mark.parametrize("task", OTHER_SETS.values(), ids=OTHER_SETS)
 def test_a_pinned_fit_is_refused_when_the_questions_of_its_task_have_changed(pinned_fit, caplog, task):
     tasks, engine = TaskBook({task.name: task}), engines()[Tier.FAST]
-    was, now = (engine.plan_id(PlanKind.PINNED, one.questions.root) for one in (TASK, task))
+    was, now = (engine.plan_id(PlanKind.PINNED, PinnedSet(one.questions.root)) for one in (TASK, task))
     with pytest.raises(FitMismatch) as caught:
         FitBook.load([pinned_fit], engines(), tasks)
     assert str(caught.value) == f"out: fast tier: plan pinned {was} in the fit, {now} here: fit again"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coolhead.policy import Debias, Policy
 from coolhead.questions import Noul
-from coolhead_worker.engine.protocol import Evaluation, Orders, PlanKind, Readout
+from coolhead_worker.engine.protocol import Evaluation, Orders, PinnedSet, PlanKind, Readout, Shown
 from coolhead_worker.judgement.calibration import PLACEHOLDER, Head, Raw
 from coolhead_worker.judgement.cascade import Basis
 from coolhead_worker.judgement.fitted import Certified, FittedQuestion
@@ -17,6 +17,7 @@ from coolhead_worker.judgement.items import items_of, merged, numbers_of
 
 HEAD = Head(np.zeros((2, 3)), np.zeros(2), np.zeros(3), np.ones(3))
 QUESTIONS = {name: Noul(instructions=f"{name}?") for name in "abcdef"}
+SET = PinnedSet(QUESTIONS, (Shown("hi", {"a": 0}),))
 
 
 def unfitted(plan: PlanKind) -> Basis:
@@ -31,7 +32,7 @@ def fitted(plan: PlanKind) -> Basis:
 
 
 def items(bases: dict[str, Basis], **policy):
-    return items_of("s", QUESTIONS, bases, Policy(**policy))
+    return items_of("s", SET, bases, Policy(**policy))
 
 
 def test_heads_alone_make_one_item_without_questions_whatever_their_number():
@@ -49,7 +50,7 @@ def test_heads_ride_with_questions_of_one_text_plan(plan):
     (item,) = items({"a": fitted(PlanKind.TRUNK), "c": unfitted(plan), "b": fitted(plan)})
     assert item.trunk
     assert list(item.questions) == ["c", "b"]
-    assert item.pinned == (QUESTIONS if plan is PlanKind.PINNED else None)
+    assert item.pinned == (SET if plan is PlanKind.PINNED else None)
 
 
 def test_two_text_plans_make_two_items_and_the_trunk_rides_with_the_isolated_one():
@@ -57,7 +58,11 @@ def test_two_text_plans_make_two_items_and_the_trunk_rides_with_the_isolated_one
         {"a": unfitted(PlanKind.PINNED), "b": fitted(PlanKind.ISOLATED), "c": fitted(PlanKind.TRUNK)}
     )
     assert (list(alone.questions), alone.pinned, alone.trunk) == (["b"], None, True)
-    assert (list(pinned.questions), list(pinned.pinned), pinned.trunk) == (["a"], list(QUESTIONS), False)
+    assert (list(pinned.questions), list(pinned.pinned.questions), pinned.trunk) == (
+        ["a"],
+        list(QUESTIONS),
+        False,
+    )
 
 
 kinds = st.sampled_from(PlanKind)
@@ -77,7 +82,7 @@ def test_every_question_is_asked_once_by_its_plan_and_only_what_is_not_fitted_in
     assert set(by_text) == {name for name, basis in bases.items() if basis.plan is not PlanKind.TRUNK}
     assert sum(item.trunk for item in asked) == any(b.plan is PlanKind.TRUNK for b in bases.values())
     for item in asked:
-        assert item.pinned in (None, QUESTIONS)
+        assert item.pinned in (None, SET)
         plan = PlanKind.ISOLATED if item.pinned is None else PlanKind.PINNED
         assert {bases[name].plan for name in item.questions} <= {plan}
         wanted = (

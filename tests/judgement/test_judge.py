@@ -25,7 +25,7 @@ from coolhead.policy import Grey, Tier
 from coolhead.task import Task, TaskBook
 from coolhead_worker.clock import ManualClock
 from coolhead_worker.engine.fake import FakeEngine
-from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind
 from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.calibration import Head, TemperatureBias
 from coolhead_worker.judgement.fit import fit_task
@@ -126,7 +126,7 @@ def test_an_answer_says_where_it_comes_from():
     assert fast.model == f"small@{bench.fast.digest[:12]}"
     assert deep.model == f"large@{bench.deep.digest[:12]}"
     assert (fast.readout, fast.mass, fast.debias) == ("names", 0.9, "raw")
-    pinned = bench.fast.plan_id(PlanKind.PINNED, BOOK["guard"].questions.root)
+    pinned = bench.fast.plan_id(PlanKind.PINNED, PinnedSet(BOOK["guard"].questions.root))
     assert (fast.plan, deep.plan) == (pinned, pinned)
 
 

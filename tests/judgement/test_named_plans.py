@@ -19,6 +19,7 @@ from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.calibration import Head, Raw
 from coolhead_worker.judgement.fitted import Certified, FittedQuestion
 from coolhead_worker.judgement.judge import Judge, Judged, JudgeItem
+from coolhead_worker.judgement.plans import pinned_set
 
 WIRE = {
     "sure": {"type": "noul", "instructions": "Is it sure?"},
@@ -51,13 +52,13 @@ def one(judge, **job):
 
 
 def fitted(name, calibrator, plan=PlanKind.ISOLATED, tier=Tier.FAST, **certified):
-    pinned = FakeEngine().plan_id(plan, PINNED.questions.root) if plan is PlanKind.PINNED else None
+    pinned = FakeEngine().plan_id(plan, pinned_set(PINNED)) if plan is PlanKind.PINNED else None
     entry = FittedQuestion("f1", calibrator, Certified(**certified), None, pinned)
     return (PINNED.questions[name].fingerprint, tier), entry
 
 
 def pinned_id(task, engine):
-    return engine.plan_id(PlanKind.PINNED, task.questions.root)
+    return engine.plan_id(PlanKind.PINNED, pinned_set(task))
 
 
 # --- which plan ------------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ def test_the_questions_of_a_task_stand_before_the_state_unless_it_says_otherwise
     engine = FakeEngine(answer=logits)
     said = one(judge_over(engine), task="pinned")
     (item,) = asked(engine)
-    assert list(item.questions) == list(item.pinned) == list(WIRE)
+    assert list(item.questions) == list(item.pinned.questions) == list(WIRE)
     assert {answer.plan for answer in said.answers.values()} == {pinned_id(PINNED, engine)}
 
 
@@ -94,7 +95,7 @@ def test_an_escalated_question_is_read_with_its_whole_task_before_the_state():
     said = one(judge_over(fast, deep), task="pinned")
     (item,) = asked(deep)
     assert list(item.questions) == ["grey"]
-    assert list(item.pinned) == list(WIRE)
+    assert list(item.pinned.questions) == list(WIRE)
     assert said.answers["grey"].tier is Tier.DEEP
     assert said.answers["grey"].plan == pinned_id(PINNED, deep)
 
@@ -115,8 +116,8 @@ def test_a_fit_is_read_as_it_was_fitted_whatever_the_task_says_now(task, plan):
     engine = FakeEngine(answer=logits)
     said = one(judge_over(engine, fits=[fitted("sure", Raw(), plan)]), task=task)
     assert said.answers["sure"].fit == "f1"
-    assert said.answers["sure"].plan == engine.plan_id(plan, PINNED.questions.root)
-    assert said.answers["kind"].plan == engine.plan_id(PlanKind(task), PINNED.questions.root)
+    assert said.answers["sure"].plan == engine.plan_id(plan, pinned_set(PINNED))
+    assert said.answers["kind"].plan == engine.plan_id(PlanKind(task), pinned_set(PINNED))
     assert len(asked(engine)) == (1 if task == plan.value else 2)
 
 
@@ -134,7 +135,11 @@ def test_one_job_of_all_three_plans_makes_one_call_and_keeps_the_order_of_its_qu
     said = one(judge_over(engine, fits=fits), task="pinned")
     alone, pinned = asked(engine)
     assert (alone.trunk, list(alone.questions), alone.pinned) == (True, ["kind"], None)
-    assert (pinned.trunk, list(pinned.questions), list(pinned.pinned)) == (False, ["grey"], list(WIRE))
+    assert (pinned.trunk, list(pinned.questions), list(pinned.pinned.questions)) == (
+        False,
+        ["grey"],
+        list(WIRE),
+    )
     assert {name: answer.plan for name, answer in said.answers.items()} == {
         "sure": "fake-v1.trunk",
         "grey": pinned_id(PINNED, engine),
@@ -238,7 +243,7 @@ def test_without_a_wish_options_are_read_as_they_stand():
     engine = TurningEngine(answer=logits)
     said = one(judge_over(engine), task="pinned")
     (item,) = asked(engine)
-    assert (item.orders, list(item.pinned)) == ({}, list(WIRE))
+    assert (item.orders, list(item.pinned.questions)) == ({}, list(WIRE))
     assert {answer.debias for answer in said.answers.values()} == {Debias.RAW}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from coolhead.errors import DecodeFailed
 from coolhead_worker.engine.fake import FakeEngine
+from coolhead_worker.engine.protocol import PinnedSet, Shown
 from coolhead_worker.judgement.readings import BATCH, Wanted, read_states
 from tests.judgement.synthetic import QUEUE, REFUND, URGENCY
 
@@ -55,16 +56,16 @@ def test_a_reading_is_what_the_engine_said():
 
 def test_pinned_questions_are_read_with_their_whole_task_before_the_state():
     engine = FakeEngine()
-    read(engine, ["a"], pinned=SET)
+    read(engine, ["a"], pinned=PinnedSet(SET))
     ((item,),) = engine.calls
     assert item.trunk
     assert list(item.questions) == list(QUESTIONS)
-    assert list(item.pinned) == list(SET)
+    assert list(item.pinned.questions) == list(SET)
 
 
 def test_without_questions_the_trunk_is_read_alone():
     engine = FakeEngine()
-    said, _ = read(engine, ["a"], questions={}, pinned=SET)
+    said, _ = read(engine, ["a"], questions={}, pinned=PinnedSet(SET))
     ((item,),) = engine.calls
     assert (item.trunk, item.questions, item.pinned) == (True, {}, None)
     assert said["a"].logits == {}
@@ -111,9 +112,10 @@ OTHER_READINGS = [
     ("fewer questions", {"queue": QUEUE}, None),
     ("the trunk alone", {}, None),
     ("another order", dict(reversed(QUESTIONS.items())), None),
-    ("pinned", QUESTIONS, QUESTIONS),
-    ("pinned in a larger task", QUESTIONS, SET),
-    ("pinned in another order", QUESTIONS, dict(reversed(SET.items()))),
+    ("pinned", QUESTIONS, PinnedSet(QUESTIONS)),
+    ("pinned in a larger task", QUESTIONS, PinnedSet(SET)),
+    ("pinned in another order", QUESTIONS, PinnedSet(dict(reversed(SET.items())))),
+    ("pinned with an example", QUESTIONS, PinnedSet(QUESTIONS, (Shown("hi", {}),))),
 ]
 
 

@@ -22,7 +22,7 @@ from coolhead_worker.bench.variants import USUAL, Case, engine_variant, grouped
 from coolhead_worker.bench.workload import asked
 from coolhead_worker.engine.llama_engine import LlamaEngine
 from coolhead_worker.engine.modelfile import ModelFile
-from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind
 
 WATCH = Stopwatch(time.process_time, time.perf_counter)
 """CPU time of all threads of this process, and time passed."""
@@ -156,7 +156,7 @@ def _engine_variants(
 
 def _told(engine: LlamaEngine, load_s: float, generations: Sequence[JsonGeneration]) -> Told:
     plans = {
-        kind.value: engine.plan_id(kind, asked(USUAL) if kind is PlanKind.PINNED else None)
+        kind.value: engine.plan_id(kind, PinnedSet(asked(USUAL)) if kind is PlanKind.PINNED else None)
         for kind in PlanKind
     }
     valid, runs = sum(one.valid for one in generations), sum(one.runs for one in generations)

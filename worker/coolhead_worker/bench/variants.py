@@ -16,7 +16,7 @@ from coolhead.errors import StateTooLong
 from coolhead.questions import Question
 from coolhead_worker.bench.measuring import Done, Variant
 from coolhead_worker.bench.workload import WORDS, asked, ticket
-from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PlanKind
+from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PinnedSet, PlanKind
 from coolhead_worker.judgement.calibration import Head
 
 TIMEOUT_S = 600.0
@@ -53,7 +53,7 @@ def item_for(kind: PlanKind, state: str, questions: Mapping[str, Question]) -> E
     """All `questions` about a state under a plan; under the trunk they are asked of its features."""
     if kind is PlanKind.TRUNK:
         return EvalItem(state, {}, trunk=True)
-    pinned = questions if kind is PlanKind.PINNED else None
+    pinned = PinnedSet(questions) if kind is PlanKind.PINNED else None
     return EvalItem(state, questions, trunk=False, pinned=pinned)
 
 

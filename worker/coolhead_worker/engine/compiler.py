@@ -7,7 +7,7 @@ questions) is tokenised once and remembered, within a bound; no text of a user b
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from coolhead.questions import Question
 from coolhead_worker.engine.chunk import Branch, Tokens
 from coolhead_worker.engine.dialect import Dialect, Piece
 from coolhead_worker.engine.plan import set_digest
+from coolhead_worker.engine.protocol import PinnedSet
 from coolhead_worker.engine.readout import Labels, Vocabulary
 
 REMEMBERED = 1024
@@ -37,7 +38,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """All questions of a task: the prefix that holds them, and the suffix of each, by id."""
+    """A task: the prefix with all its questions and examples, and the suffix of each question, by id."""
 
     prefix: Tokens
     questions: dict[str, Prepared]
@@ -87,18 +88,18 @@ class Compiler:
             lambda: self._prepared(self.dialect.branch(question, labels, order), labels),
         )
 
-    def pinned(self, questions: Mapping[str, Question]) -> Pinned:
-        """A task's questions, all in one prefix; errors as in `question`."""
-        return _remembered(self._pinned, set_digest(questions), lambda: self._pin(questions))
+    def pinned(self, pinned: PinnedSet) -> Pinned:
+        """A task's questions and examples, all in one prefix; errors as in `question`."""
+        return _remembered(self._pinned, set_digest(pinned), lambda: self._pin(pinned))
 
     def _labels(self, question: Question) -> Labels:
         return _remembered(
             self._known, question.fingerprint, lambda: self.dialect.labels(question, self._vocabulary)
         )
 
-    def _pin(self, questions: Mapping[str, Question]) -> Pinned:
-        labels = {name: self._labels(one) for name, one in questions.items()}
-        prefix = self._tokens(self.dialect.pinned_head(questions, labels), self._bos)
+    def _pin(self, pinned: PinnedSet) -> Pinned:
+        labels = {name: self._labels(one) for name, one in pinned.questions.items()}
+        prefix = self._tokens(self.dialect.pinned_head(pinned, labels), self._bos)
         said = {
             name: self._prepared(self.dialect.pinned_branch(name, one), one) for name, one in labels.items()
         }

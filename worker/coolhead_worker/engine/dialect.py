@@ -12,7 +12,7 @@ from typing import Protocol
 
 from coolhead.policy import Debias
 from coolhead.questions import Question
-from coolhead_worker.engine.protocol import PlanKind, Readout
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind, Readout
 from coolhead_worker.engine.readout import Labels, Vocabulary
 
 
@@ -89,10 +89,9 @@ class Dialect(Protocol):
             shown: at least one order with what was read there: the marks' logits, as they stood.
         """
 
-    def pinned_head(
-        self, questions: Mapping[str, Question], labels: Mapping[str, Labels]
-    ) -> tuple[Piece, ...]:
-        """What stands before the state in a pinned plan: all questions of the task; only where `pins`."""
+    def pinned_head(self, pinned: PinnedSet, labels: Mapping[str, Labels]) -> tuple[Piece, ...]:
+        """What stands before the state in a pinned plan: all questions of the task, by whose ids the
+        `labels` are, and its examples; only where `pins`."""
 
     def pinned_branch(self, name: str, labels: Labels) -> tuple[Piece, ...]:
         """What follows the state in a pinned plan for the question of this id; only where `pins`."""

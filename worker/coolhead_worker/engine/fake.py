@@ -16,7 +16,8 @@ import numpy as np
 
 from coolhead.errors import DecodeFailed, DecodeInterrupted, DecodeTimeout, StateTooLong
 from coolhead.questions import Question
-from coolhead_worker.engine.protocol import EvalItem, Evaluation, Floats, PlanKind, Readout
+from coolhead_worker.engine.plan import set_digest
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, Floats, PinnedSet, PlanKind, Readout
 
 Effect = BaseException | threading.Event
 """An exception to raise, or an event to wait for until the call's timeout."""
@@ -62,12 +63,11 @@ class FakeEngine:
         self.interrupted = threading.Event()
         self._answer, self._mass, self._feature_count = answer, mass, feature_count
 
-    def plan_id(self, kind: PlanKind, questions: Mapping[str, Question] | None = None) -> str:
-        """The plan's name, its kind, and for a pinned one a hash of the questions."""
+    def plan_id(self, kind: PlanKind, pinned: PinnedSet | None = None) -> str:
+        """The plan's name, its kind, and for a pinned one a hash of what stands before the state."""
         if kind is not PlanKind.PINNED:
             return f"{self._plan}.{kind}"
-        said = repr([(name, question.fingerprint) for name, question in (questions or {}).items()])
-        return f"{self._plan}.{kind}.{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+        return f"{self._plan}.{kind}.{set_digest(pinned or PinnedSet({}))}"
 
     def temperature(self, question: Question) -> float | None:
         """What was given for this type of question."""

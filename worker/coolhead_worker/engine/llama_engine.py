@@ -8,7 +8,7 @@ or was aborted leaves nothing behind: the next one starts from an empty memory.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from coolhead_worker.engine.llama import LlamaModel, backend_id, default_gpu_lay
 from coolhead_worker.engine.llama_context import MAX_SEQUENCES, LlamaContext
 from coolhead_worker.engine.modelfile import ModelFile
 from coolhead_worker.engine.plan import EvaluationPlan, set_digest
-from coolhead_worker.engine.protocol import EvalItem, Evaluation, PlanKind
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, PinnedSet, PlanKind
 from coolhead_worker.engine.reader import Reader
 from coolhead_worker.engine.requests import Request, RequestWriter, Room
 from coolhead_worker.engine.sheets import Place, Sheet, Sheets
@@ -134,14 +134,14 @@ class LlamaEngine:
         """A value of the GGUF metadata; None when absent."""
         return self._model.meta(key)
 
-    def plan_id(self, kind: PlanKind, questions: Mapping[str, Question] | None = None) -> str:
+    def plan_id(self, kind: PlanKind, pinned: PinnedSet | None = None) -> str:
         """See `Engine.plan_id`; where a dialect can't pin, pinned questions are read isolated."""
         if kind is PlanKind.PINNED and not self._dialect.pins:
             kind = PlanKind.ISOLATED
         return EvaluationPlan(
             kind, self._backend, UBATCH, self._dialect.digest(kind),
             reading=self.features_digest[:8] if kind is PlanKind.TRUNK else "text",
-            questions=set_digest(questions or {}) if kind is PlanKind.PINNED else "",
+            pinned=set_digest(pinned or PinnedSet({})) if kind is PlanKind.PINNED else "",
         ).id  # fmt: skip
 
     def temperature(self, question: Question) -> float | None:

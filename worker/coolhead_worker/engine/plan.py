@@ -7,12 +7,10 @@ is bound to an id is only ever used with numbers that were made in the same way.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coolhead.questions import Question
 from coolhead_worker.engine.layout import ALIGN, TAIL
-from coolhead_worker.engine.protocol import PlanKind
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind
 
 VERSIONS = {PlanKind.ISOLATED: 2, PlanKind.PINNED: 1, PlanKind.TRUNK: 1}
 
@@ -23,7 +21,7 @@ class EvaluationPlan:
 
     `backend`: where matrices are multiplied, and by which build. `ubatch`: rows of one physical
     batch. `dialect`: digest of all prompt text. `reading`: what is read: "text" for label tokens,
-    else the digest of the features. `questions`: digest of the set, of a pinned plan. Flash
+    else the digest of the features. `pinned`: digest of what stands before the state, of a pinned plan. Flash
     attention is off and the cache holds 16-bit floats in every plan of this version.
     """
 
@@ -32,19 +30,20 @@ class EvaluationPlan:
     ubatch: int
     dialect: str
     reading: str = "text"
-    questions: str = ""
+    pinned: str = ""
 
     @property
     def id(self) -> str:
         """Such as `isolated-v2.a16t4.ub512.fa0.f16.cpu-0.3.36.0a1b2c3d.text`."""
         parts = [
             f"{self.kind}-v{VERSIONS[self.kind]}", f"a{ALIGN}t{TAIL}", f"ub{self.ubatch}", "fa0.f16",
-            self.backend, self.dialect, self.reading, *([f"s{self.questions}"] if self.questions else []),
+            self.backend, self.dialect, self.reading, *([f"s{self.pinned}"] if self.pinned else []),
         ]  # fmt: skip
         return ".".join(parts)
 
 
-def set_digest(questions: Mapping[str, Question]) -> str:
-    """8 hex digits over the questions of a task: their ids, texts and order."""
-    said = repr([(name, question.fingerprint) for name, question in questions.items()])
-    return hashlib.sha256(said.encode()).hexdigest()[:8]
+def set_digest(pinned: PinnedSet) -> str:
+    """8 hex digits over the questions of a task, their ids, texts and order, and over its examples."""
+    asked = [(name, question.fingerprint) for name, question in pinned.questions.items()]
+    shown = [(one.state, list(one.answers.items())) for one in pinned.examples]
+    return hashlib.sha256(repr((asked, shown)).encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -41,18 +41,34 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """A state that is shown with its answers: label indices by question id."""
+
+    state: str
+    answers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSet:
+    """All that stands before the state in a pinned plan: a task's questions, in its order, and examples."""
+
+    questions: Mapping[str, Question]
+    examples: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EvalItem:
     """One state with what is wanted of it.
 
-    `questions` are answered by text. `pinned`: all questions of the task, in its order, when they
-    stand before the state (the plan `pinned`); None for the plan `isolated`, where ids are no part
-    of the prompt. `trunk` asks for the features that learned heads read. `orders`: by question id.
+    `questions` are answered by text. `pinned`: what stands before the state, all of `questions` among
+    it, in the plan `pinned`; None for the plan `isolated`, where ids are no part of the prompt.
+    `trunk` asks for the features that learned heads read. `orders`: by question id.
     """
 
     state: str
     questions: Mapping[str, Question]
     trunk: bool
-    pinned: Mapping[str, Question] | None = None
+    pinned: PinnedSet | None = None
     orders: Mapping[str, Orders] = field(default_factory=dict)
 
 
@@ -97,12 +113,12 @@ class Engine(Protocol):
     features_digest: str
     max_state_tokens: int
 
-    def plan_id(self, kind: PlanKind, questions: Mapping[str, Question] | None = None) -> str:
+    def plan_id(self, kind: PlanKind, pinned: PinnedSet | None = None) -> str:
         """Everything beside the weights that can move a number read in this way.
 
         Args:
             kind: the plan.
-            questions: of a pinned plan, all questions of the task in its order.
+            pinned: of a pinned plan, what stands before the state.
         """
 
     def temperature(self, question: Question) -> float | None:

@@ -16,7 +16,7 @@ from coolhead_worker.engine.compiler import Compiler
 from coolhead_worker.engine.dialect import Dialect
 from coolhead_worker.engine.layout import aligned, cost
 from coolhead_worker.engine.orders import is_near_tie
-from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, Readout
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, PinnedSet, Readout
 from coolhead_worker.engine.readout import Labels
 from coolhead_worker.engine.sheets import Place, Sheet, Sheets
 
@@ -183,7 +183,7 @@ class RequestWriter:
         self,
         wanted: Request,
         questions: Mapping[str, Question],
-        pinned: Mapping[str, Question],
+        pinned: PinnedSet,
         state: Tokens,
     ) -> StateTooLong | None:
         """The wanted questions among those that stand before the state."""

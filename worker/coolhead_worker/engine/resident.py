@@ -9,7 +9,7 @@ that are not finite makes the model a suspect until a self-check has passed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from coolhead.errors import (
     DecodeFailed,
@@ -20,7 +20,7 @@ from coolhead.errors import (
     TierUnloaded,
 )
 from coolhead.questions import Question
-from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PlanKind
+from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PinnedSet, PlanKind
 from coolhead_worker.engine.selfcheck import Verdict, check
 
 
@@ -56,9 +56,9 @@ class ResidentEngine:
         """Whether the model is in memory."""
         return self._loaded
 
-    def plan_id(self, kind: PlanKind, questions: Mapping[str, Question] | None = None) -> str:
+    def plan_id(self, kind: PlanKind, pinned: PinnedSet | None = None) -> str:
         """See `Engine.plan_id`."""
-        return self._engine.plan_id(kind, questions)
+        return self._engine.plan_id(kind, pinned)
 
     def temperature(self, question: Question) -> float | None:
         """See `Engine.temperature`."""

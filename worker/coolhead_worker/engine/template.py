@@ -16,7 +16,7 @@ from coolhead.questions import Question
 from coolhead_worker.engine.dialect import Piece
 from coolhead_worker.engine.orders import averaged, orders_of
 from coolhead_worker.engine.prompt import asked, words_digest
-from coolhead_worker.engine.protocol import PlanKind, Readout
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind, Readout, Shown
 from coolhead_worker.engine.readout import Ending, Labels, Vocabulary, choose, placed
 
 SYSTEM = "You are a decision engine. Read the message and answer each question about it with a single token."
@@ -98,16 +98,15 @@ class Template:
         said = _FRAME["question"] + asked(question, labels.kind, labels.marks, order)
         return (Piece(said), self._opened(labels))
 
-    def pinned_head(
-        self, questions: Mapping[str, Question], labels: Mapping[str, Labels]
-    ) -> tuple[Piece, ...]:
+    def pinned_head(self, pinned: PinnedSet, labels: Mapping[str, Labels]) -> tuple[Piece, ...]:
         """See `Dialect.pinned_head`."""
         said = "".join(
             _FRAME["pinned"].format(name=name)
             + asked(question, labels[name].kind, labels[name].marks, range(len(question.labels)))
-            for name, question in questions.items()
+            for name, question in pinned.questions.items()
         )
-        return (*self.system, Piece(_FRAME["intro"] + said + _FRAME["between"]))
+        shown = "".join(_shown(one, labels) for one in pinned.examples)
+        return (*self.system, Piece(_FRAME["intro"] + said + shown + _FRAME["between"]))
 
     def pinned_branch(self, name: str, labels: Labels) -> tuple[Piece, ...]:
         """See `Dialect.pinned_branch`."""
@@ -126,11 +125,21 @@ class Template:
         return Piece(text, control=self.opening.control)
 
 
+def _shown(example: Shown, labels: Mapping[str, Labels]) -> str:
+    """An example as it reads: its state, then the mark of each right answer after the question's id."""
+    said = "".join(
+        _FRAME["shown"].format(name=name, mark=labels[name].marks[at]) for name, at in example.answers.items()
+    )
+    return _FRAME["example"] + example.state + said
+
+
 _FRAME = {
     "message": "Message:\n",
     "question": "\n\n",
     "intro": "Questions:",
     "pinned": "\n\n{name}: ",
+    "example": "\n\nExample:\n",
+    "shown": "\n\n{name}: {mark}",
     "between": "\n\nMessage:\n",
     "again": "\n\n{name}:",
 }

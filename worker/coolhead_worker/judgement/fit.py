@@ -23,12 +23,12 @@ from coolhead.policy import Tier
 from coolhead.questions import Question
 from coolhead.task import Task, TextPlan
 from coolhead_worker.clock import Clock, SystemClock
-from coolhead_worker.engine.protocol import Engine, PlanKind
+from coolhead_worker.engine.protocol import Engine, PinnedSet, PlanKind
 from coolhead_worker.judgement.artefact import write_fit
 from coolhead_worker.judgement.calibration import Head
 from coolhead_worker.judgement.labels import LabelSet, Split, load_labels
 from coolhead_worker.judgement.learning import Course, Learned, learn, unfit
-from coolhead_worker.judgement.plans import PlanIds
+from coolhead_worker.judgement.plans import PlanIds, pinned_set
 from coolhead_worker.judgement.readings import Reading, Wanted, read_states
 from coolhead_worker.judgement.record import (
     EngineRecord,
@@ -135,9 +135,9 @@ def _questions(
     )
 
 
-def _pinned(task: Task) -> Mapping[str, Question] | None:
+def _pinned(task: Task) -> PinnedSet | None:
     """What stands before the state when a question of the task is read by text."""
-    return task.questions.root if task.plan is TextPlan.PINNED else None
+    return pinned_set(task) if task.plan is TextPlan.PINNED else None
 
 
 def _plan(task: Task, plans: PlanIds, learned: Learned) -> tuple[PlanKind, str]:

@@ -17,12 +17,12 @@ from coolhead.policy import Debias, Policy, Tier
 from coolhead.questions import Question, Questions, text_of
 from coolhead.task import Task
 from coolhead_worker.clock import Clock
-from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PlanKind
+from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PinnedSet, PlanKind
 from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.cascade import Assessed, Basis, assess, basis_of
 from coolhead_worker.judgement.fitted import Route
 from coolhead_worker.judgement.items import items_of, merged, numbers_of
-from coolhead_worker.judgement.plans import PlanIds
+from coolhead_worker.judgement.plans import PlanIds, pinned_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,4 +167,5 @@ class TierCaller:
 
 def _items(ask: Ask, bases: Mapping[str, Basis]) -> list[EvalItem]:
     case = ask.case
-    return items_of(text_of(case.job.state), case.questions.root, bases, case.policy)
+    shown = PinnedSet(case.questions.root) if case.task is None else pinned_set(case.task)
+    return items_of(text_of(case.job.state), shown, bases, case.policy)

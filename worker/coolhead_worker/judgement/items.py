@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coolhead.policy import Debias, Policy
-from coolhead.questions import Question
-from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, PlanKind
+from coolhead_worker.engine.protocol import EvalItem, Evaluation, Orders, PinnedSet, PlanKind
 from coolhead_worker.judgement.cascade import Basis, Numbers
 
 
-def items_of(
-    state: str, questions: Mapping[str, Question], bases: Mapping[str, Basis], policy: Policy
-) -> list[EvalItem]:
+def items_of(state: str, pinned: PinnedSet, bases: Mapping[str, Basis], policy: Policy) -> list[EvalItem]:
     """What to ask the engine for; two items only when questions differ in their text plan.
 
     Args:
         state: the text.
-        questions: all questions of the job, in order: a pinned plan shows them all.
+        pinned: all questions of the job, in order, and the examples: a pinned plan shows them all.
         bases: of the questions to read.
         policy: says in how many orders questions without a fit are read.
     """
@@ -35,9 +32,9 @@ def items_of(
     return [
         EvalItem(
             state,
-            {name: questions[name] for name in asked[kind]},
+            {name: pinned.questions[name] for name in asked[kind]},
             trunk=trunk and kind is texts[0],
-            pinned=questions if kind is PlanKind.PINNED else None,
+            pinned=pinned if kind is PlanKind.PINNED else None,
             orders=_orders(asked[kind], bases, policy),
         )
         for kind in texts

@@ -22,14 +22,13 @@ from typing import Any
 
 from coolhead.errors import InvalidLabels, InvalidState, one_line
 from coolhead.job import check_state
-from coolhead.questions import Choice, Noul, Question, Score, text_of
-from coolhead.task import LabelFormat, Task
+from coolhead.questions import text_of
+from coolhead.task import Task
 
 FIT_SHARE = 0.6
 """Share of unmarked rows that the calibrators are fitted on; the rest sets thresholds."""
 
 _RESERVED = frozenset({"text", "state", "labels", "id", "split", "group"})
-_NOUL: dict[object, int] = {"yes": 0, "no": 1}
 
 
 class Split(StrEnum):
@@ -165,43 +164,7 @@ def _labels(raw: dict[str, Any], task: Task) -> dict[str, int]:
     given = {name: value for name, value in {**top, **inner}.items() if value is not None}
     if not given:
         raise InvalidLabels(f"no label for any question of the task {task.name!r}")
-    return {
-        name: _index(name, task.questions[name], value, task.labels.get(name, LabelFormat()))
-        for name, value in given.items()
-    }
-
-
-def _index(name: str, question: Question, value: object, form: LabelFormat) -> int:
-    """The position of a label in `question.labels`."""
-    if isinstance(question, Noul):
-        return _noul_index(name, value)
-    if isinstance(question, Choice):
-        if isinstance(value, str) and value in question.criteria:
-            return question.labels.index(value)
-        raise InvalidLabels(f"{name}: {str(value)[:64]!r} is not an option")
-    return _score_index(name, question, value, form.first)
-
-
-def _noul_index(name: str, value: object) -> int:
-    if isinstance(value, str) and value in _NOUL:
-        return _NOUL[value]
-    if isinstance(value, int) and value in (0, 1):
-        return 1 - int(value)
-    raise InvalidLabels(f"{name}: {str(value)[:64]!r} is not true, false, yes, no, 1 or 0")
-
-
-def _score_index(name: str, question: Score, value: object, first: int) -> int:
-    count = len(question.criteria)
-    if isinstance(value, int) and not isinstance(value, bool):
-        if first <= value < first + count:
-            return value - first
-        raise InvalidLabels(f"{name}: {value} is not a level from {first} to {first + count - 1}")
-    found = [
-        i for i, level in enumerate(question.criteria) if isinstance(value, str) and text_of(level) == value
-    ]
-    if len(found) == 1:
-        return found[0]
-    raise InvalidLabels(f"{name}: {str(value)[:64]!r} is not the text of exactly one level: use its number")
+    return {name: task.label(name, value) for name, value in given.items()}
 
 
 def _leaks(rows: Iterable[LabelRow]) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """The plans by which one engine reads, and their ids, worked out once.
 
 Guarantee: an id names everything beside the weights that can move a number; the id of a pinned plan
-changes when a question of its task is added, removed, renamed, reworded or moved. An engine that
+changes when a question or an example of its task is added, removed, reworded or moved. An engine that
 can't pin gives the id of the isolated plan for it: its questions are then called isolated here too.
 """
 
@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coolhead.task import Task, TextPlan
-from coolhead_worker.engine.protocol import Engine, PlanKind
+from coolhead_worker.engine.protocol import Engine, PinnedSet, PlanKind, Shown
+
+
+def pinned_set(task: Task) -> PinnedSet:
+    """What stands before the state when a task's questions are pinned."""
+    examples = (
+        Shown(one.state, {name: task.label(name, value) for name, value in one.answers.items()})
+        for one in task.examples
+    )
+    return PinnedSet(task.questions.root, tuple(examples))
 
 
 class PlanIds:
@@ -19,7 +28,7 @@ class PlanIds:
     def __init__(self, engine: Engine, tasks: Mapping[str, Task]) -> None:
         self._alone = {kind: engine.plan_id(kind) for kind in (PlanKind.ISOLATED, PlanKind.TRUNK)}
         self._pinned = {
-            task.name: engine.plan_id(PlanKind.PINNED, task.questions.root) for task in tasks.values()
+            task.name: engine.plan_id(PlanKind.PINNED, pinned_set(task)) for task in tasks.values()
         }
 
     def pinned(self, task: str | None) -> str | None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from coolhead.errors import DecodeFailed, StateTooLong
 from coolhead.questions import Question
-from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PlanKind
+from coolhead_worker.engine.protocol import Engine, EvalItem, Evaluation, PinnedSet, PlanKind
 from coolhead_worker.judgement.calibration import Floats
 
 BATCH = 1
@@ -39,11 +39,11 @@ class Reading:
 class Wanted:
     """What is read of every state beside the trunk: these questions by text, none for the trunk alone.
 
-    `pinned`: all questions of the task, when they stand before the state; None for isolated ones.
+    `pinned`: what stands before the state, all questions of the task among it; None for isolated ones.
     """
 
     questions: Mapping[str, Question]
-    pinned: Mapping[str, Question] | None = None
+    pinned: PinnedSet | None = None
 
     def item(self, state: str) -> EvalItem:
         """One state as the engine is asked."""

@@ -18,13 +18,16 @@ from coolhead_worker.engine.decision.fold import log_softmax
 from coolhead_worker.engine.decision.script import Script, Told
 from coolhead_worker.engine.decision.speech import Tokeniser, pieces, speech_of, stands_alone, with_state
 from coolhead_worker.engine.dialect import Piece
-from coolhead_worker.engine.protocol import Floats, PlanKind, Readout
+from coolhead_worker.engine.protocol import Floats, PinnedSet, PlanKind, Readout
 from coolhead_worker.engine.readout import Labels, Vocabulary
 from coolhead_worker.engine.template import PROBE
 
 Order = tuple[int, ...]
 
 VERSION = 1
+
+REMEMBERED = 1024
+"""Branches that are kept: a template is slow, and is asked anew with every state."""
 
 SAMPLES: tuple[Question, ...] = (
     Noul(instructions="q"),
@@ -48,6 +51,7 @@ class Authored(ABC):
     def __init__(self, name: str, tokeniser: Tokeniser) -> None:
         self.name = name
         self.tokeniser = tokeniser
+        self._branches: dict[tuple[str, Order], tuple[Piece, ...]] = {}
 
     def _settle(self, said: object) -> None:
         """Find the seams of the prompts; `said` is all that makes up the dialect."""
@@ -120,7 +124,13 @@ class Authored(ABC):
 
     def branch(self, question: Question, labels: Labels, order: Sequence[int]) -> tuple[Piece, ...]:
         """See `Dialect.branch`; a whole row (see `speech.stands_alone`) when its beginning differs."""
-        return self._speech.branch(self.script(question, labels, order), self.tokeniser)
+        key = question.fingerprint, tuple(order)
+        if key not in self._branches:
+            if len(self._branches) >= REMEMBERED:
+                self._branches.clear()
+            script = self.script(question, labels, order)
+            self._branches[key] = self._speech.branch(script, self.tokeniser)
+        return self._branches[key]
 
     def row(
         self, question: Question, labels: Labels, order: Sequence[int], state: str
@@ -133,9 +143,7 @@ class Authored(ABC):
         """A whole prompt, with the labels that this vocabulary has."""
         return self.script(question, self.labels(question, self.tokeniser), order)
 
-    def pinned_head(
-        self, questions: Mapping[str, Question], labels: Mapping[str, Labels]
-    ) -> tuple[Piece, ...]:
+    def pinned_head(self, pinned: PinnedSet, labels: Mapping[str, Labels]) -> tuple[Piece, ...]:
         """Never asked: `pins` is False."""
         raise NotImplementedError
 
