@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import threading
 import urllib.request
+from collections.abc import Callable
 
 import pytest
 
 from coolhead.client import DecisionQueue
 from coolhead.errors import JobFailed, WaitTimeout
+from coolhead.policy import Tier
 from coolhead_worker.admission.sensors_scripted import write_script
 
 from .conftest import Workers
@@ -26,6 +30,14 @@ def requests() -> list[dict[str, object]]:
 def results(queue_url_client, job_id: str) -> list[bytes]:
     """Types of the entries in a job's result stream."""
     return [fields[b"type"] for _, fields in queue_url_client.xrange(f"rq:results:{job_id}")]
+
+
+def wait_until(seen: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Look until something shows in the queue, for as long as the worker lives."""
+    pause = threading.Event()
+    while not seen():
+        assert process.poll() is None, "the worker ended"
+        pause.wait(0.05)
 
 
 def test_kill_9_in_the_middle_leaves_every_ticket_with_exactly_one_answer(
@@ -58,6 +70,45 @@ def test_a_node_that_is_hot_from_the_start_takes_nothing_until_it_cools(
     assert queue.fleet().lanes[0].queued == 3
     write_script(workers.script, "nominal")
     assert len(queue.wait_many(tickets, timeout_s=60)) == 3
+
+
+def test_heat_in_the_middle_of_a_call_puts_the_job_back_and_it_is_answered_once(
+    workers: Workers, queue: DecisionQueue, valkey
+) -> None:
+    process = workers.up(queue)
+    queue.decide(TEXTS[0], questions=REFUND, timeout_s=60)
+    # Read in several calls of the model: the gate is looked at while it works.
+    many = {f"q{n}": {"type": "noul", "instructions": f"Is it about order {n}? {TEXTS[n]}"} for n in range(8)}
+    ticket = queue.submit(" ".join(TEXTS[:12]), questions=many, job_id="long")
+    wait_until(lambda: queue.status(ticket).status == "started", process)
+    write_script(workers.script, "critical")
+    wait_until(lambda: queue.fleet().lanes[0].queued == 1, process)
+    connection = valkey.client()
+    assert results(connection, "long") == []
+    write_script(workers.script, "nominal")
+    decision = queue.wait(ticket, timeout_s=100)
+    assert (decision.defers, decision.attempts) == (1, 1)
+    assert results(connection, "long") == [b"1"]
+    connection.close()
+
+
+def test_critical_memory_costs_the_deep_model_and_no_answer(workers: Workers, queue: DecisionQueue) -> None:
+    config = workers.folder / "worker.toml"
+    config.write_text("memory_hold_s = 0.1\n")
+    process = workers.up(queue, config=str(config), deep=str(workers.models.deep.path))
+    always = {"escalation": "always"}
+
+    def asked(text: str) -> tuple[Tier, bool]:
+        answer = queue.decide(text, questions=REFUND, policy=always, timeout_s=60).answers["refund"]
+        return answer.tier, answer.deep_unavailable
+
+    assert asked(TEXTS[0]) == (Tier.DEEP, False)
+    write_script(workers.script, '{"thermal": "nominal", "memory": "critical"}')
+    wait_until(lambda: "deep model unloaded" in queue.fleet().nodes[0].reason, process)
+    assert asked(TEXTS[1]) == (Tier.FAST, True)
+    write_script(workers.script, '{"thermal": "nominal", "memory": "normal"}')
+    wait_until(lambda: "deep model unloaded" not in queue.fleet().nodes[0].reason, process)
+    assert asked(TEXTS[2]) == (Tier.DEEP, False)
 
 
 def test_sigterm_ends_with_0_and_signs_off(workers: Workers, queue: DecisionQueue) -> None:
