@@ -30,12 +30,14 @@ from coolhead_worker.loading import (
     lock_request,
     refused,
     subject_of,
+    weights_size,
 )
 from coolhead_worker.metrics import Metrics
 from coolhead_worker.model_report import ModelReporter
 from coolhead_worker.models import DemoModels
 from coolhead_worker.selfcheck_command import selfcheck
 from coolhead_worker.settings import load_settings
+from tests.engine.decision.packages import write_package
 
 GIB = 1 << 30
 OTHER = Golden("ff" * 32, "another / model / 1", "plan", "", (((0.0,),),))
@@ -74,6 +76,14 @@ def test_a_refused_lock_is_one_line_with_the_number_that_is_needed(size: int, li
     assert said.startswith(says)
     assert said.endswith("mlock = false")
     assert "\n" not in said
+
+
+def test_the_size_that_counts_is_that_of_the_weights(tmp_path: Path) -> None:
+    file, package = tmp_path / "model.gguf", write_package(tmp_path / "package")
+    file.write_bytes(b"x" * 100)
+    assert weights_size(ModelFile(file, None, "")) == 100
+    assert weights_size(ModelFile(package, None, "")) == (package / "model.gguf").stat().st_size > 0
+    assert weights_size(ModelFile(tmp_path / "gone.gguf", None, "")) == 0
 
 
 def test_a_long_load_is_told_every_few_seconds_and_a_short_one_not_at_all() -> None:

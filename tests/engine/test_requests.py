@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ from coolhead.policy import Debias
 from coolhead.questions import Choice, Noul, Question
 from coolhead_worker.engine.chunk import Branch, Home, Limits, Text, Tokens
 from coolhead_worker.engine.compiler import Compiler
+from coolhead_worker.engine.dialect import Piece
 from coolhead_worker.engine.layout import Base, aligned, lay_out
 from coolhead_worker.engine.protocol import EvalItem, Orders, PinnedSet, Readout
+from coolhead_worker.engine.readout import Labels
 from coolhead_worker.engine.requests import Request, RequestWriter, Room
 from coolhead_worker.engine.sheets import Place, Sheet, Sheets
 from coolhead_worker.engine.template import PLAIN, Template
@@ -33,6 +35,13 @@ class Unpinned(Template):
     """A dialect that can't put questions before the state."""
 
     pins = False
+
+
+class Alone(Template):
+    """A dialect whose prompts do not begin with the head."""
+
+    def row(self, question: Question, labels: Labels, order: Sequence[int], state: str) -> tuple[Piece, ...]:
+        return (Piece(f"{state}: "),)
 
 
 def compiler(template: Template = PLAIN) -> Compiler:
@@ -131,6 +140,13 @@ def test_an_item_stands_on_the_tokens_of_its_own_prefix_state_and_branches() -> 
         len(held.prefix) + 2 + sum(branch.tokens for branch in suffixes),
         0,
     ]
+
+
+def test_a_prompt_that_stands_alone_is_counted_without_prefix_and_state() -> None:
+    batch = Batch(asks("hi", a=SPAM), asks("hi", True, a=SPAM), template=Alone(**vars(PLAIN)))
+    known = batch.compiler
+    row, trunk = len("hi: "), len(known.prefix) + 2 + len(known.probe)
+    assert [request.tokens for request in batch.requests] == [row, row + trunk]
 
 
 def test_nothing_asked_is_nothing_to_read() -> None:

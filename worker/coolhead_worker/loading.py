@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from coolhead.errors import ModelCorrupt
+from coolhead.errors import InvalidQuestion, ModelCorrupt
 from coolhead.policy import Tier
 from coolhead_worker.clock import Clock
+from coolhead_worker.engine.decision.choose import package_at
 from coolhead_worker.engine.goldens import claim_of
 from coolhead_worker.engine.kernels import kernels_id
 from coolhead_worker.engine.llama_engine import LlamaEngine
@@ -76,7 +78,8 @@ class Loader:
         try:
             loaded = self._clock.monotonic()
             self._tell(f"warming up the {self._tier.value} model")
-            engine.evaluate([WARM], TIMEOUT_S)
+            with suppress(InvalidQuestion):  # no author's words for it: then the check warms
+                engine.evaluate([WARM], TIMEOUT_S)
             warm = self._clock.monotonic()
             self._tell(f"checking the {self._tier.value} model")
             self.subject = subject_of(engine, self._file)
@@ -95,7 +98,7 @@ class Loader:
         return check(engine, self._order.golden, self.subject, timeout_s)
 
     def _open(self) -> LlamaEngine:
-        size = self._file.path.stat().st_size if self._file.path.is_file() else 0
+        size = weights_size(self._file)
         lock, why_not = lock_request(size, psutil.virtual_memory().available, asked=self._order.mlock)
         engine = LlamaEngine(
             self._file, threads=self._order.threads, cache=self._order.cache, mlock=lock,
@@ -135,8 +138,15 @@ class Progress:
 
 def subject_of(engine: LlamaEngine, file: ModelFile) -> Subject:
     """What is known of a loaded model and its file."""
-    claim = claim_of(engine.meta, file.path.stat().st_size)
+    claim = claim_of(engine.meta, weights_size(file))
     return Subject(engine.digest, claim, file.sha256 is not None, kernels_id())
+
+
+def weights_size(file: ModelFile) -> int:
+    """Bytes of a model's weights, of a decision package those inside it; 0 when there are none."""
+    package = package_at(file)
+    path = file.path if package is None else package.file.path
+    return path.stat().st_size if path.is_file() else 0
 
 
 def lock_request(size: int, available: int, *, asked: bool) -> tuple[bool, str]:

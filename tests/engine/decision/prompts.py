@@ -78,7 +78,8 @@ NIMBLE = (
 )  # fmt: skip
 
 QUESTION_FIRST = (
-    "<|im_start|>user\n{{ instructions }}\n{% for o in options %}{{ o.label }}) {{ o.key }}\n{% endfor %}"
+    "<|im_start|>user\n" + _text("instructions") + "\n"
+    "{% for o in options %}{{ o.label }}) {{ o.key }}\n{% endfor %}"
     "Text: {{ state }}\nLetter:<|im_end|>\n<|im_start|>assistant\n"
 )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import jinja2
 import pytest
 from hypothesis import given
@@ -119,11 +122,10 @@ def test_any_texts_come_out_as_plain_jinja_would_write_them(kind, question, stat
         assert text_with(dialect.prompt(question, order), state) == wanted
 
 
-def script_of(source: str, text: str = "asked"):
+def script_of(source: str, asked: Any = "asked"):
     texts = Texts()
-    return Template(source).script(
-        texts, {"state": texts.state, "instructions": texts.hide(text), "options": []}
-    )
+    told = {"instructions": texts.hide(asked), "options": []}
+    return Template(source).script({"instructions": asked, "options": []}, told, texts)
 
 
 def test_each_word_is_known_by_who_said_it() -> None:
@@ -149,6 +151,13 @@ def test_each_word_is_known_by_who_said_it() -> None:
         ("{{ ''.__class__.__mro__ }}{{ state }}", "fails"),
         ("{{ 1 / 0 }}{{ state }}", "fails"),
         ("{% include 'other' %}{{ state }}", "fails"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}{{ state }}", "fails"),
+        ("{{ state }}{{ state | length }}", "looks into texts"),
+        ("{% if 'No 7' in state %}!{% endif %}{{ state }}", "looks into texts"),
+        ("{% if instructions == 'asked' %}!{% endif %}{{ state }}", "looks into texts"),
+        ("{{ instructions[0] }}{{ state }}", "looks into texts"),
+        ("{{ instructions.startswith('a') }}{{ state }}", "looks into texts"),
+        ("{% if state == 'x' %}{{ raise_exception('no ' ~ state) }}{% endif %}{{ state }}", "looks into"),
     ],
 )
 def test_a_template_that_can_not_be_followed_is_refused_in_one_line(source: str, why: str) -> None:
@@ -161,6 +170,31 @@ def test_a_template_that_can_not_be_followed_is_refused_in_one_line(source: str,
 def test_a_template_may_refuse_a_question_and_does_not_tell_its_text() -> None:
     with pytest.raises(InvalidQuestion, match="refuses this question: no " + r"\.\.\.") as caught:
         script_of("{{ raise_exception('no ' ~ instructions) }}{{ state }}", "secret words")
+    assert "secret" not in str(caught.value)
+
+
+STRUCTURE = {"a <b>": ['x "y"', 1.5, None, {"": True}], "empty": ""}
+
+
+def test_a_structure_stays_one_and_is_written_as_the_template_writes_it() -> None:
+    parts = script_of("{{ instructions | tojson }}|{{ state }}", STRUCTURE)
+    assert text_with(parts, "s") == json.dumps(STRUCTURE, ensure_ascii=False) + "|s"
+    assert Said('x \\"y\\"') in parts
+
+
+def test_a_structure_that_is_printed_as_it_is_in_memory_is_refused() -> None:
+    with pytest.raises(ModelUnsupported, match="looks into texts"):
+        script_of("{{ instructions }}{{ state }}", STRUCTURE)
+
+
+def test_a_question_that_a_template_can_not_be_followed_for_is_the_question_s_error() -> None:
+    source = QUESTION_FIRST + "{% if instructions is mapping %}{{ instructions.text | upper }}{% endif %}"
+    dialect = GgufDialect(spec(DecisionKind.NIMBLE, source), WORDS)
+    assert dialect.prompt(Noul(instructions="Is it late?"), (1, 0))
+    with pytest.raises(
+        InvalidQuestion, match="can't be asked this question: its template looks into"
+    ) as caught:
+        dialect.prompt(Noul(instructions={"text": "secret"}), (1, 0))
     assert "secret" not in str(caught.value)
 
 

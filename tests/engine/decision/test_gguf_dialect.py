@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from coolhead.errors import InvalidQuestion, ModelUnsupported
 from coolhead.policy import Debias
-from coolhead.questions import Choice, Noul, Question, Score
+from coolhead.questions import Choice, Noul, Score
 from coolhead_worker.engine.decision.gguf_dialect import GgufDialect
-from coolhead_worker.engine.decision.metadata import DecisionKind, decision_spec
+from coolhead_worker.engine.decision.metadata import DecisionKind
 from coolhead_worker.engine.dialect import Dialect
-from coolhead_worker.engine.llama import LlamaModel
 from coolhead_worker.engine.protocol import PlanKind, Readout
-from coolhead_worker.models import DemoModels
-from tests.engine.decision.gguf_file import copy_with
-from tests.engine.decision.prompts import LETTERS, TEMPLATES, rendered, spec
-from tests.engine.decision.rows import Rows
+from tests.engine.decision.prompts import LETTERS, TEMPLATES, spec
 from tests.engine.vocabulary import SmallVocabulary
 
 PLAN = PlanKind.ISOLATED
@@ -151,73 +145,3 @@ def test_a_readout_has_a_log_probability_for_each_label_and_the_mean_mass(kind, 
     assert np.exp(folded.logits).sum() == pytest.approx(1.0)
     assert folded.mass == (0.5 if debias is Debias.REVERSED else 0.25)
     assert (folded.kind, folded.debias) == ("letters", debias)
-
-
-TICKET = "I was charged twice for my order last week and nobody has replied."
-ASKED: dict[str, Question] = {
-    "route": Choice(
-        instructions="Which team?", criteria={"billing": "payments and refunds", "shipping": None}
-    ),
-    "urgency": Score(instructions="How urgent is this?", criteria=("can wait", "this week", "today")),
-    "angry": Noul(instructions="Is the customer angry?"),
-}
-
-
-@pytest.fixture(scope="module", params=list(DecisionKind), ids=str)
-def rows(request: pytest.FixtureRequest, demo_models: DemoModels, tmp_path_factory) -> Iterator[Rows]:
-    kind: DecisionKind = request.param
-    more = {
-        "llama.decision.type": kind.value,
-        "llama.decision.temperature.choice": 1.6,
-        "llama.decision.temperature.noul": 0.8,
-        "tokenizer.chat_template.systemone": TEMPLATES[kind],
-    }
-    path = copy_with(demo_models.fast.path, tmp_path_factory.mktemp("gguf") / f"{kind}.gguf", more)
-    model = LlamaModel(path)
-    read = decision_spec(model.meta)
-    assert read is not None
-    rows = Rows(model, GgufDialect(read, model), cells=1024)
-    yield rows
-    rows.close()
-    model.close()
-    path.unlink()
-
-
-@pytest.mark.model
-def test_answers_are_those_of_the_published_algorithm_on_whole_prompts(rows: Rows) -> None:
-    """The whole prompt as plain Jinja renders it, tokenised at once, softmax over the letters."""
-    assert isinstance(rows.dialect, GgufDialect)
-    kind = DecisionKind(rows.dialect.name)
-    answers = rows.answers(ASKED, TICKET)
-    for name, question in ASKED.items():
-        wanted = published(rows, kind, question)
-        assert answers[name] == pytest.approx(wanted, abs=0.001), name
-        assert float(answers[name].sum()) == pytest.approx(1.0)
-
-
-def published(rows: Rows, kind: DecisionKind, question: Question) -> list[float]:
-    """As in llama.cpp's `format_answer`: by what the options stand for, not by our helpers."""
-    count = 9 if kind is DecisionKind.LEV and isinstance(question, Noul) else len(question.labels)
-    marks = LETTERS[:count]
-    temperature = {"choice": 1.6, "noul": float(np.float32(0.8))}.get(question.type, 1.0)
-    listed = list(range(len(question.labels)))
-    if isinstance(question, Noul) and kind is not DecisionKind.OPENJEV:
-        listed.reverse()
-    shown = [listed, listed[::-1]] if kind is DecisionKind.LEV and isinstance(question, Choice) else [listed]
-    answer = np.zeros(len(listed))
-    for order in shown:
-        text = rendered(TEMPLATES[kind], kind, question, order, marks, TICKET)
-        likely = np.exp(np.array(letters_at_the_end(rows, text, marks)) / temperature)
-        likely /= likely.sum()
-        if count == 9:
-            yes = float(likely @ np.arange(9)) / 8
-            return [yes, 1 - yes]
-        answer[order] += likely / len(shown)
-    return answer.tolist()
-
-
-def letters_at_the_end(rows: Rows, text: str, marks: str) -> list[float]:
-    tokens = rows.model.tokens(text, control=True)
-    row = rows.last(tokens)
-    chosen = np.array([row[rows.model.tokens(mark)[0]] for mark in marks])
-    return (chosen - chosen.max()).tolist()

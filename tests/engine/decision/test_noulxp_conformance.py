@@ -1,4 +1,4 @@
-"""A package exported from SmolLM2 passes NoulXP's own check when this engine's dialect answers.
+"""Packages exported from SmolLM2 pass NoulXP's own check when this engine answers.
 
 The exporter, the model's "own code" that writes the expected answers and the check are NoulXP's. Every
 case takes seconds, so a dozen of its 52 are asked; `COOLHEAD_TEST_CONFORMANCE=all` asks all of them.
@@ -13,13 +13,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from coolhead.errors import InvalidQuestion
+from coolhead.answers import Status
+from coolhead.errors import ContractError, StateTooLong
+from coolhead.job import Job
+from coolhead.policy import Tier
 from coolhead.questions import Noul, Question, Questions
-from coolhead_worker.engine.decision.package import DecisionPackage, open_package
-from coolhead_worker.engine.llama import LlamaModel
+from coolhead.task import TaskBook
+from coolhead_worker.clock import SystemClock
+from coolhead_worker.engine.decision.fold import softmax
+from coolhead_worker.engine.decision.package import open_package
+from coolhead_worker.engine.decision.wording import state_text
+from coolhead_worker.engine.llama_engine import LlamaEngine
+from coolhead_worker.engine.modelfile import ModelFile
+from coolhead_worker.engine.protocol import EvalItem, Evaluation
+from coolhead_worker.judgement.artefact import FitBook
+from coolhead_worker.judgement.judge import Judge, Judged, JudgeItem
+from coolhead_worker.loading import Loader, LoadOrder
+from coolhead_worker.metrics import Metrics
+from coolhead_worker.model_report import ModelReporter
 from tests.engine.decision.packages import TokenizerFile, export_listed, export_typed, requests
-from tests.engine.decision.rows import Rows
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1800), pytest.mark.usefixtures("noulxp")]
 
@@ -28,12 +42,15 @@ CHOSEN = ("r01", "r04", "r05", "r11", "r15", "r19", "r20", "r21", "r22", "r37", 
 
 
 class Ours:
-    """What NoulXP's check asks of a runtime, answered by a dialect of ours."""
+    """What NoulXP's check asks of a runtime, answered by our engine over the folder of a package."""
 
     load_ms = 0.0
 
-    def __init__(self, package: DecisionPackage, model: LlamaModel) -> None:
-        self._rows = Rows(model, package.dialect(model), cells=8192)
+    def __init__(self, folder: Path) -> None:
+        self.engine = LlamaEngine(
+            ModelFile(folder, None, ""), threads=1, max_state_tokens=8192, cache=folder.parent
+        )
+        self._form = open_package(folder).prompt.state
 
     def describe(self) -> dict[str, Any]:
         return {"backend": "coolhead"}
@@ -43,18 +60,26 @@ class Ours:
         from noulxp.request import parse_questions
 
         try:
-            asked = dict(Questions.parse(questions).items())
-            answers = self._rows.answers(asked, self._rows.dialect.state_text(state))
-        except InvalidQuestion as refusal:
+            asked = Questions.parse(questions).root
+            item = EvalItem(state_text(self._form, state), asked, trunk=False)
+            (said,) = self.engine.evaluate([item], 300.0)
+        except ContractError as refusal:
             raise RequestError(str(refusal)) from None
-        said = [
-            (one, in_their_order(asked[one.id], answers[one.id].tolist()))
-            for one in parse_questions(questions)
-        ]
-        return said, {"input_tokens": 0}
+        if isinstance(said, StateTooLong):
+            raise RequestError(str(said))
+        return [
+            (theirs, in_their_order(asked[theirs.id], self._answer(asked[theirs.id], said, theirs.id)))
+            for theirs in parse_questions(questions)
+        ], {"input_tokens": 0}
+
+    def _answer(self, question: Question, said: Evaluation, name: str) -> list[float]:
+        temperature = self.engine.temperature(question)
+        assert temperature is not None
+        answer: list[float] = softmax(said.readouts[name].logits, temperature).tolist()
+        return answer
 
     def close(self) -> None:
-        self._rows.close()
+        self.engine.close()
 
 
 def in_their_order(question: Question, answer: list[float]) -> list[float]:
@@ -97,16 +122,39 @@ def test_the_check_of_noulxp_passes_within_its_tolerance(listed: Path) -> None:
 
     # With a dozen cases the file says less than NoulXP asks of a published one; nothing else is amiss.
     assert [said for said in validate_package(listed) if "coverage below the minimum" not in said] == []
-    model = LlamaModel(listed / "model.gguf")
-    ours = Ours(open_package(listed), model)
+    ours = Ours(listed)
     theirs = open_theirs(listed)
     report = conformance.replay(theirs, ours, device="cpu", threads=1, problems=theirs.verify())
     ours.close()
-    model.close()
     assert report["passed"], json.dumps(report["failures"], indent=1)
     assert report["tolerance"]["max_abs_dp"] == 0.01
     assert report["max_abs_dp"] < 0.01
     assert report["questions"] >= 18
+
+
+def test_a_package_serves_under_its_own_name_with_its_author_s_temperatures(listed: Path) -> None:
+    from noulxp.package import open_package as open_theirs
+    from noulxp.runtime import load
+
+    loader = Loader(
+        Tier.FAST,
+        ModelFile(listed, None, ""),
+        LoadOrder(threads=1, mlock=False, golden=(), cache=listed.parent),
+        SystemClock(),
+        ModelReporter(Metrics(CollectorRegistry())),
+    )
+    engine = loader()  # warm, and passed by its self-check
+    judge = Judge(engine, None, FitBook(()), TaskBook({}), "node", SystemClock())
+    wire = {"late": {"type": "noul", "instructions": "Is it late?"}}
+    (said,) = judge.judge([JudgeItem(Job.make("It came a week too late.", questions=wire))], 60.0)
+    engine.close()
+    assert isinstance(said, Judged)
+    assert said.model.startswith("test/smollm2@")
+    assert said.answers["late"].status is Status.MODEL
+    theirs = load(open_theirs(listed), device="cpu", threads=1, max_tokens=512)
+    ((_, (no, yes)),), _ = theirs.distributions("It came a week too late.", wire)
+    theirs.close()
+    assert list(said.answers["late"].probabilities.values()) == pytest.approx([yes, no], abs=0.01)
 
 
 def test_a_typed_package_answers_as_their_own_runtime_does(half: Path, tmp_path: Path) -> None:
@@ -114,8 +162,7 @@ def test_a_typed_package_answers_as_their_own_runtime_does(half: Path, tmp_path:
 
     package = export_typed(half, tmp_path / "typed")
     theirs = load(package, device="cpu", threads=1, max_tokens=1024)
-    model = LlamaModel(package / "model.gguf")
-    ours = Ours(open_package(package), model)
+    ours = Ours(package)
     asked = [one for one in requests() if 0 < len(one["state"]) < 200][:2]
     for request in asked:
         wanted = theirs.distributions(request["state"], request["questions"])[0]
@@ -124,6 +171,5 @@ def test_a_typed_package_answers_as_their_own_runtime_does(half: Path, tmp_path:
         ):
             assert mine == pytest.approx(said, abs=0.01), question.id
     ours.close()
-    model.close()
     theirs.close()
     (package / "model.gguf").unlink()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coolhead.errors import InvalidQuestion
+from coolhead.errors import InvalidQuestion, StateTooLong
 from coolhead.questions import Choice, Noul, NoulCriteria, Question, Score
 from coolhead_worker.engine.decision.authored import Authored
 from coolhead_worker.engine.decision.package import open_package
@@ -162,6 +162,25 @@ def test_long_lists_of_a_state_are_numbered_where_the_package_says_so(tmp_path: 
 
 def test_an_empty_state_has_words_of_its_own(typed: Authored, listed: Authored) -> None:
     assert typed.state("") == typed.state("(empty)") != listed.state("")
+
+
+@pytest.mark.parametrize(
+    ("context", "row", "characters"),
+    [(None, 512, 600), (60, 512, 100), (None, 100, 90), (60, 512, None), (None, 512, None)],
+)
+def test_a_state_beyond_the_limits_of_its_package_is_refused_and_never_cut(
+    tmp_path: Path, context: int | None, row: int, characters: int | None
+) -> None:
+    prompt = {**LISTED, "context": {**LISTED["context"], "max_tokens": context}}
+    limits = {"max_tokens": row, "max_options": 4}
+    dialect = open_package(write_package(tmp_path, prompt, limits=limits)).dialect(WORDS)
+    question = Noul(instructions="Late?")
+    asked = (question, dialect.labels(question, WORDS), dialect.shown(question)[0])
+    if characters is None:
+        assert dialect.row(*asked, "x" * 40) is None
+        return
+    with pytest.raises(StateTooLong, match=f"at most {context or row}: shorten it"):
+        dialect.row(*asked, "x" * characters)
 
 
 def test_words_in_braces_are_never_filled_in(listed: Authored) -> None:

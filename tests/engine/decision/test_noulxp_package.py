@@ -13,7 +13,7 @@ import pytest
 from coolhead.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelUnsupported, NodeError
 from coolhead.questions import Choice, Noul, Score
 from coolhead_worker.engine.decision.listed_dialect import ListedDialect
-from coolhead_worker.engine.decision.package import is_package, open_package
+from coolhead_worker.engine.decision.package import open_package
 from coolhead_worker.engine.decision.typed_dialect import TypedDialect
 from coolhead_worker.engine.protocol import PlanKind
 from tests.engine.decision.packages import LISTED, TYPED, entry, write_package
@@ -24,7 +24,6 @@ WORDS = SmallVocabulary()
 
 def test_a_package_gives_its_weights_prompt_and_temperatures(tmp_path: Path) -> None:
     package = open_package(write_package(tmp_path))
-    assert is_package(tmp_path)
     assert package.file.path == tmp_path / "model.gguf"
     assert package.file.verify(tmp_path / "cache") == entry(tmp_path, "model.gguf")["sha256"]
     assert (package.file.name, package.limits.max_tokens) == ("test/letters", 512)
@@ -45,10 +44,12 @@ def test_a_package_made_before_the_rename_is_read_too(tmp_path: Path) -> None:
         (Choice(criteria=["a", "b", "c", "d"]), 3.0),
         (Choice(criteria=["a", "b", "c", "d", "e"]), 4.0),
         (Noul(instructions="?"), 1.5),
-        (Score(criteria=("a", "b")), None),
+        (Score(criteria=("a", "b")), 1.0),
     ],
 )
-def test_the_first_range_goes_before_the_type(tmp_path: Path, question, temperature) -> None:
+def test_the_first_range_goes_before_the_type_and_what_is_not_named_is_divided_by_1(
+    tmp_path: Path, question, temperature
+) -> None:
     assert open_package(write_package(tmp_path)).dialect(WORDS).temperature(question) == temperature
 
 
@@ -69,7 +70,6 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_without_a_manifest_is_no_package(tmp_path: Path) -> None:
-    assert not is_package(tmp_path)
     with pytest.raises(ModelMissing, match=r"no noulxp\.json"):
         open_package(tmp_path)
 
@@ -135,6 +135,8 @@ def with_(prompt: dict[str, Any], value: Any, *path: str) -> dict[str, Any]:
         (with_(LISTED, "whole", "layouts", 0, "encoding"), "encoding"),
         (with_(LISTED, {"mode": "isolated", "read": 5}, "score"), "beyond score"),
         (with_(LISTED, {"mode": "sideways"}, "score"), "mode"),
+        (with_(LISTED, {"mode": "isolated", "read": 1}, "score"), r"score\.question is needed"),
+        (with_(TYPED, 512, "context", "max_tokens"), r"no context\.max_tokens"),
         (with_(LISTED, {"template": "{user}"}, "chat"), "need types"),
         (without(LISTED, "labels"), "needs question, labels and layouts"),
         (with_(LISTED, "first", "slot"), "slot"),
@@ -168,6 +170,15 @@ def test_a_content_free_prior_is_refused(tmp_path: Path) -> None:
     prior = {"prior": {"kind": "content-free", "probes": ["N/A"], "strength": 1.0}}
     package = open_package(write_package(tmp_path, with_(TYPED, prior, "rotations")))
     refused(lambda: package.dialect(WORDS), ModelUnsupported, "content-free prior")
+
+
+def test_a_model_that_takes_two_labels_for_one_is_refused(tmp_path: Path) -> None:
+    class Deaf(SmallVocabulary):
+        def tokens(self, text: str, *, control: bool = False) -> list[int]:
+            return super().tokens("A" if text == "B" else text, control=control)
+
+    package = open_package(write_package(tmp_path))
+    refused(lambda: package.dialect(Deaf()), ModelUnsupported, "the same token")
 
 
 @pytest.mark.parametrize("prompt", [LISTED, TYPED], ids=["listed", "typed"])

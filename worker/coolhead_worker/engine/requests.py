@@ -164,7 +164,8 @@ class RequestWriter:
             page = self.sheets.at(NOTHING, NOTHING) if first.alone else sheet
             asked = wanted.asked[name] = Asked(question, item.state, page, first.labels)
             self._show(asked, orders[name], item.orders.get(name, Orders()).near_tie)
-        wanted.tokens += len(prefix) + len(state) + len(probe)
+        if item.trunk or any(not shown[0].alone for shown in said.values()):
+            wanted.tokens += len(prefix) + len(state) + len(probe)
         wanted.tokens += sum(shown[0].branch.tokens for shown in said.values())
         return None
 

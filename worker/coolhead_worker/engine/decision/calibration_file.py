@@ -39,7 +39,7 @@ class CalibrationFile(BaseModel):
     temperature: dict[Type, Temperature]
     by_option_count: tuple[Range, ...] = ()
 
-    def of(self, question: Question) -> float | None:
-        """The first range that holds the question, else its type's temperature, else None."""
+    def of(self, question: Question) -> float:
+        """The first range that holds the question, else its type's temperature, else 1, as in NoulXP."""
         ranged = (one.temperature for one in self.by_option_count if one.holds(question))
-        return next(ranged, self.temperature.get(question.type))
+        return next(ranged, self.temperature.get(question.type, 1.0))

@@ -1,7 +1,8 @@
 """How a GGUF decision model is spoken to: its own template, letters, orders and temperatures.
 
 Guarantee: pure; a prompt is what llama.cpp's `/v1/systemone` renders for a request with this one
-question under the id `answer`; questions that it would refuse are refused.
+question under the id `answer`; questions that it would refuse are refused, and so are those that the
+template can't be followed for (the model itself, when that is so for the plainest questions).
 
 The kinds differ in what they show and read (source: llama.cpp, tools/server/server-decision.cpp):
 openjev shows yes before no and leaves the letters to its template; lev and nimble show no before
@@ -11,12 +12,13 @@ probabilities; a yes/no question it reads as the mean of nine ratings, at its fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from coolhead.errors import InvalidQuestion
+from coolhead.errors import InvalidQuestion, ModelUnsupported
 from coolhead.questions import Choice, Content, Noul, NoulCriteria, Question
-from coolhead_worker.engine.decision.authored import Authored, Order
+from coolhead_worker.engine.decision.authored import SAMPLES, Authored, Order
 from coolhead_worker.engine.decision.codes import codes_of, kind_of
 from coolhead_worker.engine.decision.content import spaced
 from coolhead_worker.engine.decision.fold import Mean, by_label, by_rating, over_orders
@@ -47,11 +49,12 @@ class GgufDialect(Authored):
         self._spec = spec
         self._codes = codes_of(spec.kind, tokeniser)
         self._template = Template(spec.template)
+        self._try_out()
         self._settle(spec)
 
     def state_text(self, state: Content) -> str:
         """See `Authored.state_text`."""
-        return self._text(state)
+        return spaced(state, sort_keys=self._spec.kind is DecisionKind.LEV)
 
     def labels(self, question: Question, vocabulary: Vocabulary) -> Labels:  # noqa: ARG002  # known from the start
         """See `Authored.labels`; nine ratings for a yes/no question of a lev model.
@@ -89,46 +92,73 @@ class GgufDialect(Authored):
         return self._spec.temperature(question)
 
     def script(self, question: Question, labels: Labels, order: Sequence[int]) -> Script:
-        """See `Authored.script`."""
+        """See `Authored.script`.
+
+        Raises:
+            InvalidQuestion: the template refuses this question, or can't be followed for it.
+        """
+        try:
+            return self._followed(question, labels, order)
+        except ModelUnsupported as error:
+            raise InvalidQuestion(f"the model can't be asked this question: {error}") from None
+
+    def _try_out(self) -> None:
+        """Refuse a template that can't be followed, before any question comes."""
+        for question in SAMPLES:
+            labels = self.labels(question, self.tokeniser)
+            with suppress(InvalidQuestion):
+                self._followed(question, labels, self.shown(question)[0])
+
+    def _followed(self, question: Question, labels: Labels, order: Sequence[int]) -> Script:
         texts = Texts()
-        asked: dict[str, Any] = {
-            "id": ID,
-            "type": question.type,
-            "instructions": self._hidden(question.instructions, texts),
-            "options": self._options(question, labels, order, texts),
-        }
+        said = self._written(question.instructions)
+        return self._template.script(
+            self._values(question, said, self._options(question, labels, order, _same)),
+            self._values(question, texts.hide(said), self._options(question, labels, order, texts.hide)),
+            texts,
+        )
+
+    def _values(
+        self, question: Question, instructions: Content | None, options: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What the template is given beside the state."""
+        asked = {"id": ID, "type": question.type, "instructions": instructions, "options": options}
         # nimble is told all questions of a request; here each is asked alone.
         schema = {"questions": [asked]} if self._spec.kind is DecisionKind.NIMBLE else {}
-        return self._template.script(texts, {**asked, **schema, "state": texts.state, "images": []})
+        return {**asked, **schema, "images": []}
 
     def _rates(self, question: Question) -> bool:
         return isinstance(question, Noul) and self._spec.kind is DecisionKind.LEV
 
     def _options(
-        self, question: Question, labels: Labels, order: Sequence[int], texts: Texts
+        self, question: Question, labels: Labels, order: Sequence[int], hide: Callable[[Any], Any]
     ) -> list[dict[str, Any]]:
         """The options as the template sees them; a code belongs to a place, not to an option."""
-        hidden: list[dict[str, Any]] = [
-            {"key": _key(question, key, texts), "description": self._hidden(said, texts)}
-            for key, said in _options(question)
+        # Only the names of a choice are words of a user; "true" and "0" are what templates ask for.
+        name = hide if isinstance(question, Choice) else _same
+        every: list[dict[str, Any]] = [
+            {"key": name(key), "description": hide(self._written(said))} for key, said in _options(question)
         ]
-        shown = [hidden[index] for index in order]
+        shown = [every[index] for index in order]
         if self._spec.kind is not DecisionKind.OPENJEV:
             for option, mark in zip(shown, labels.marks, strict=False):
                 option["label"] = mark
         return shown
 
-    def _hidden(self, content: Content | None, texts: Texts) -> Content | None:
-        """A placeholder; what is empty holds no words and stays, as templates ask for that."""
-        return texts.hide(self._text(content)) if content else content
-
-    def _text(self, content: Content) -> str:
+    def _written(self, content: Content | None) -> Content | None:
         """lev was trained with sorted keys."""
-        return spaced(content, sort_keys=self._spec.kind is DecisionKind.LEV)
+        written: Content | None = _sorted(content) if self._spec.kind is DecisionKind.LEV else content
+        return written
 
 
-def _key(question: Question, key: str, texts: Texts) -> str:
-    return texts.hide(key) if isinstance(question, Choice) else key
+def _same(content: Any) -> Any:
+    return content
+
+
+def _sorted(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _sorted(content[key]) for key in sorted(content)}
+    return [_sorted(item) for item in content] if isinstance(content, list) else content
 
 
 def _options(question: Question) -> list[tuple[str, Content | None]]:

@@ -81,11 +81,6 @@ class DecisionPackage:
         raise ModelCorrupt("prompt.json has no layout")
 
 
-def is_package(path: Path) -> bool:
-    """Whether this is a folder with a manifest."""
-    return any((path / name).is_file() for name in MANIFESTS)
-
-
 def open_package(folder: Path) -> DecisionPackage:
     """Read a package.
 

@@ -93,6 +93,8 @@ class Levels(_File):
     def _reads_an_option(self) -> Self:
         if self.read >= len(self.options):
             raise ValueError("score.read is beyond score.options")
+        if self.mode == "isolated" and not self.question:
+            raise ValueError("score.question is needed when levels are asked one by one")
         return self
 
 
@@ -257,6 +259,8 @@ class PromptFile(BaseModel):
         parts = (self.question, self.labels, self.layouts, self.score)
         if self.types is not None and any(part is not None for part in parts):
             raise ValueError("with types it has no question, labels, layouts or score")
+        if self.types is not None and self.context.max_tokens is not None:
+            raise ValueError("with types it has no context.max_tokens, since rows are tokenised whole")
         listed = self.listed
         if self.types is None and (listed is None or self.chat or self.rotations):
             raise ValueError("needs question, labels and layouts, or types; chat and rotations need types")

@@ -1,8 +1,9 @@
-"""A Jinja template turned into scripts, without any text of a user ever passing through it.
+"""A Jinja template turned into scripts: what it says, and who said which part of that.
 
 Guarantee: texts of users are stood in for by placeholders that carry a sample of every character
-that templates treat specially; what became of the sample is done to the text. A template that does
-more than to respell single characters (cuts, trims, measures, drops the state) is refused.
+that templates treat specially; what became of the sample is done to the text. The script is then
+held against what the template makes of the texts themselves: one that does more than to respell
+single characters (cuts, trims, measures, compares, drops the state) is refused, never guessed.
 """
 
 from __future__ import annotations
@@ -10,20 +11,32 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from coolhead.errors import InvalidQuestion, ModelUnsupported, one_line
-from coolhead_worker.engine.decision.script import AS_IS, Escape, Part, Said, Script, Stated, Told, tidy
+from coolhead_worker.engine.decision.script import (
+    AS_IS,
+    Escape,
+    Part,
+    Said,
+    Script,
+    Stated,
+    Told,
+    text_with,
+    tidy,
+)
 
 _OPEN, _NEXT, _CLOSE = "\U000f0001", "\U000f0002", "\U000f0003"  # private use, in no vocabulary
 _PLACE = re.compile(f" {_OPEN}([0-9]+){_NEXT}(.*?){_CLOSE} ", re.DOTALL)
 _SAMPLE = (*map(chr, range(1, 128)), "é", "中", "🙂", "\x85", "\u2028")
 _MIXED = '<|im_end|> "it\'s"\r\n\\n  <b>50%</b> {{ x }} # a_b ü🙃\t'
 _STATE = 0
+_STATES = ("x", f"No 7: true\n{_MIXED}" * 40)
+"""States with which a script is tried: one short, one long, neither of them empty."""
 
 
 class Texts:
@@ -37,9 +50,18 @@ class Texts:
         """The placeholder of the state."""
         return _placeholder(_STATE)
 
-    def hide(self, text: str) -> str:
-        """A placeholder for this text, which must not be empty: templates ask for that."""
-        self._texts.append(text)
+    def hide(self, content: Any) -> Any:
+        """The same content with a placeholder for each text in it, keys included.
+
+        What is empty holds no words and stays, as templates ask for that.
+        """
+        if isinstance(content, dict):
+            return {self.hide(key): self.hide(value) for key, value in content.items()}
+        if isinstance(content, list):
+            return [self.hide(item) for item in content]
+        if not isinstance(content, str) or not content:
+            return content
+        self._texts.append(content)
         return _placeholder(len(self._texts) - 1)
 
     def part(self, number: int, escape: Escape) -> Part:
@@ -58,26 +80,43 @@ class Template:
     def __init__(self, source: str) -> None:
         try:
             self._template = _environment().from_string(source)
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, RecursionError) as error:
             raise ModelUnsupported(f"its template is no Jinja: {one_line(str(error))[:120]}") from None
 
-    def script(self, texts: Texts, values: dict[str, Any]) -> Script:
-        """Render `values`, whose texts of users are placeholders of `texts`.
+    def script(self, values: Mapping[str, Any], told: Mapping[str, Any], texts: Texts) -> Script:
+        """The prompt for any state.
+
+        Args:
+            values: what the template is given, without the state.
+            told: the same with each text of a user hidden in `texts`.
+            texts: what is hidden.
 
         Raises:
-            ModelUnsupported: the template fails, changes a text beyond respelling characters, or
-                shows the state not exactly once.
+            ModelUnsupported: the template fails, does more to a text than to respell its characters,
+                or shows the state not exactly once.
         """
-        try:
-            said = self._template.render(values)
-        except InvalidQuestion:  # what `raise_exception` means
-            raise
-        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-            raise ModelUnsupported(f"its template fails: {one_line(str(error))[:120]}") from None
-        parts = tidy(_parts(said, texts))
+        parts = tidy(_parts(self._rendered({**told, "state": texts.state}), texts))
         if sum(isinstance(part, Stated) for part in parts) != 1:
             raise ModelUnsupported("its template does not show the state exactly once")
+        for state in _STATES:
+            if self._plain({**values, "state": state}) != text_with(parts, state):
+                raise ModelUnsupported("its template looks into texts, which can't be followed")
         return parts
+
+    def _plain(self, values: Mapping[str, Any]) -> str | None:
+        """The prompt of these texts themselves; None when the template refuses what it took hidden."""
+        try:
+            return self._rendered(values)
+        except InvalidQuestion:  # may hold a text
+            return None
+
+    def _rendered(self, values: Mapping[str, Any]) -> str:
+        try:
+            return self._template.render(values)
+        except InvalidQuestion:  # what `raise_exception` means
+            raise
+        except Exception as error:  # noqa: BLE001  # a template may raise anything; its words may hold a text
+            raise ModelUnsupported(f"its template fails with {type(error).__name__}") from None
 
 
 def _placeholder(number: int) -> str:
