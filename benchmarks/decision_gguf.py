@@ -20,13 +20,14 @@ TEXT, ARRAY = 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _ALIGNMENT = b"general.alignment"
 
-#: Shown to an `openjev` model: the letters are those that the server reads.
+#: Shown to an `openjev` model: the letters are those that the server reads. Newlines next to a tag are
+#: expressions, since some template engines drop plain ones there.
 TEMPLATE = (
     "<|im_start|>system\nYou are a decision engine. Read the message and answer each question about it "
-    "with a single letter.<|im_end|>\n<|im_start|>user\nMessage:\n{{ state }}\n\n{{ instructions }}\n"
+    "with a single letter.<|im_end|>\n<|im_start|>user\nMessage:\n{{ state }}\n\n{{ instructions }}{{ '\n' }}"
     "{% for option in options %}{{ 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[loop.index0] }}. {{ option.key }}"
-    "{% if option.description %}: {{ option.description }}{% endif %}\n{% endfor %}"
-    "Reply with one letter.<|im_end|>\n<|im_start|>assistant\n"
+    "{% if option.description %}: {{ option.description }}{% endif %}{{ '\n' }}{% endfor %}"
+    "Reply with one letter.<|im_end|>\n<|im_start|>assistant{{ '\n' }}"
 )
 
 

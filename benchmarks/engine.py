@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from coolhead.errors import CoolheadError
 from coolhead.policy import Tier
 from coolhead_worker.bench.command import PLAIN_WIDTH
 from coolhead_worker.bench.machine import this_machine
-from coolhead_worker.bench.measuring import Done, Measured, Rounds, Stopwatch, Variant, ratio
+from coolhead_worker.bench.measuring import Done, Measured, Ratio, Rounds, Stopwatch, Variant, ratio
 from coolhead_worker.bench.session import (
     ISOLATED,
     PINNED,
@@ -45,7 +46,11 @@ from coolhead_worker.fit_command import cache_folder, prepare_models
 
 LENGTHS = {60: 44, 600: 452}
 """Tokens of a state for the comparison with others, and about as many words (SmolLM2's tokens)."""
-BESIDE = {tokens: Case(PlanKind.ISOLATED, 3, 1, words) for tokens, words in LENGTHS.items()}
+BESIDE = {
+    (kind, tokens): Case(kind, 3, 1, words)
+    for kind in (PlanKind.ISOLATED, PlanKind.PINNED)
+    for tokens, words in LENGTHS.items()
+}
 CORE = [PINNED, ISOLATED, TRUNK_1, TRUNK_10]
 MORE = [Case(kind, 3, batch) for kind in PlanKind for batch in (2, 4, 8)] + [
     Case(kind, questions) for kind in (PlanKind.PINNED, PlanKind.ISOLATED) for questions in (1, 10)
@@ -55,9 +60,9 @@ WHOLE = Rounds(least=5, most=25, seconds=1500.0)
 PEERS = ("typed-gguf", "llama-server")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; returns the exit code."""
-    options = _options()
+    options = _options(arguments)
     try:
         with ExitStack() as stack:
             model = _model(options)
@@ -68,18 +73,16 @@ def main() -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    _show(
-        figures,
-        options,
-        Console(stderr=options.json, width=None if sys.stderr.isatty() else PLAIN_WIDTH),
-        missing,
-    )
+    stream = sys.stderr if options.json else sys.stdout
+    console = Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH)
+    _show(figures, options, console, missing)
     if options.json:
-        sys.stdout.write(json.dumps(summary(figures, missing) | _setting(options, peers)) + "\n")
+        more = {"model": figures.wire(), **_setting(options, peers)}
+        sys.stdout.write(json.dumps(summary(figures, missing) | more) + "\n")
     return 0
 
 
-def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer variants and rounds")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
@@ -96,7 +99,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _model(options: argparse.Namespace) -> ModelFile:
     if options.fetch_qwen:
-        return fetch_qwen(cache_folder() / "models", lambda step, _share: _say(step))
+        return fetch_qwen(cache_folder() / "benchmarks", lambda step, _share: _say(step))
     if options.model is not None:
         return ModelFile(options.model, None, options.model.stem)
     return prepare_models()["fast"]
@@ -147,7 +150,7 @@ def peer_name(peer: str, tokens: int) -> str:
 def peer_variant(peer: Peer, tokens: int) -> Variant:
     """A peer asked the three questions about a text of about so many tokens."""
     name = peer_name(peer.name, tokens)
-    case = BESIDE[tokens]
+    case = BESIDE[PlanKind.ISOLATED, tokens]
 
     def prepare(number: int) -> Callable[[], Done]:
         # A round of its own, so that the engine has not read the same text.
@@ -165,26 +168,35 @@ def peer_variant(peer: Peer, tokens: int) -> Variant:
 def summary(figures: Figures, missing: Mapping[str, str]) -> dict[str, Any]:
     """The ratios of CPU times, each the first's over the second's; the overhead is what the engine needs
     beyond the bare call, as a share of it. `isolated_vs_typed_gguf` is the worse of both lengths."""
-    there = figures.measured
-    found: dict[str, Any] = {
-        "overhead_vs_bare_decode": overhead(there, PINNED).value,
-        "overhead_isolated_vs_bare_decode": overhead(there, ISOLATED).value,
-        "overhead_trunk_vs_bare_decode": overhead(there, TRUNK_1).value,
+    found = _ratios(figures)
+    known = {key: one for key, one in found.items() if one is not None}
+    return {
+        **{key: None if one is None else round(one.value, 4) for key, one in found.items()},
+        "quartiles": {key: [round(one.low, 4), round(one.high, 4)] for key, one in known.items()},
+        "missing": dict(missing),
     }
-    found |= {key: one.value for key, one in figures.ratios.items() if not key.startswith("overhead")}
-    for peer in PEERS:
-        key = f"isolated_vs_{peer.replace('-', '_')}"
-        each = {tokens: _against(there, peer, tokens) for tokens in LENGTHS}
-        known = [value for value in each.values() if value is not None]
-        found[key] = max(known) if len(known) == len(each) else None
-        found |= {f"{key}_{tokens}": value for tokens, value in each.items()}
-    rounded = {key: None if value is None else round(value, 4) for key, value in found.items()}
-    return rounded | {"missing": dict(missing)}
 
 
-def _against(there: Mapping[str, Measured], peer: str, tokens: int) -> float | None:
+def _ratios(figures: Figures) -> dict[str, Ratio | None]:
+    there = figures.measured
+    found: dict[str, Ratio | None] = {
+        "overhead_vs_bare_decode": overhead(there, PINNED),
+        "overhead_isolated_vs_bare_decode": overhead(there, ISOLATED),
+        "overhead_trunk_vs_bare_decode": overhead(there, TRUNK_1),
+    }
+    found |= {key: one for key, one in figures.ratios.items() if not key.startswith("overhead")}
+    for kind, peer in product((PlanKind.ISOLATED, PlanKind.PINNED), PEERS):
+        key = f"{kind}_vs_{peer.replace('-', '_')}"
+        each = {tokens: _against(there, kind, peer, tokens) for tokens in LENGTHS}
+        known = [one for one in each.values() if one is not None]
+        found[key] = max(known, key=lambda one: one.value) if len(known) == len(each) else None
+        found |= {f"{key}_{tokens}": one for tokens, one in each.items()}
+    return found
+
+
+def _against(there: Mapping[str, Measured], kind: PlanKind, peer: str, tokens: int) -> Ratio | None:
     other = there.get(peer_name(peer, tokens))
-    return None if other is None else ratio(there[BESIDE[tokens].name], other).value
+    return None if other is None else ratio(there[BESIDE[kind, tokens].name], other)
 
 
 def _setting(options: argparse.Namespace, peers: Mapping[str, Peer]) -> dict[str, Any]:
@@ -199,9 +211,11 @@ def _show(
 ) -> None:
     console.print(str(this_machine()))
     console.print(rendered(title(Tier.FAST, figures, options.threads), figures.lines))
-    for key, value in summary(figures, missing).items():
-        if key != "missing":
-            console.print(f"{key}: {'not measured' if value is None else f'{value:.3f}'}")
+    for key, one in _ratios(figures).items():
+        said = (
+            "not measured" if one is None else f"{one.value:.3f}  (quartiles {one.low:.3f} to {one.high:.3f})"
+        )
+        console.print(f"{key}: {said}")
     for peer, why in missing.items():
         console.print(f"{peer}: {why}")
 

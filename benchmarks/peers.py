@@ -7,6 +7,7 @@ be had is told with its reason, never guessed at.
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -19,19 +20,19 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 import psutil
-from decision_gguf import decision_texts, with_texts
+from decision_gguf import TEMPLATE, decision_texts, with_texts
 
 from coolhead.errors import CoolheadError, ModelMissing
 from coolhead.questions import Question
 from coolhead_worker.engine.llama import LlamaModel
-from coolhead_worker.engine.modelfile import sha256_of
+from coolhead_worker.engine.modelfile import remembered_digest, sha256_of
 from coolhead_worker.models import pip_download
 
 TYPED_GGUF = "typed-gguf==0.3.0"
@@ -157,7 +158,9 @@ def wire(questions: Mapping[str, Question]) -> dict[str, Any]:
 
 
 def _decision_model(model: Path, cache: Path) -> Path:
-    copy = cache / "peers" / f"{model.stem}.decision.gguf"
+    """The copy with decision metadata, made once for a model's content and a template."""
+    made_of = hashlib.sha256(f"{remembered_digest(model, cache)} {TEMPLATE}".encode()).hexdigest()
+    copy = cache / "peers" / f"{model.stem}.{made_of[:8]}.decision.gguf"
     if not copy.exists():
         weights = LlamaModel(model)
         architecture = weights.meta("general.architecture") or ""
@@ -186,13 +189,17 @@ def _end(process: subprocess.Popen[Any]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):  # what was still to be written to one that is gone
+                pipe.close()
 
 
 def _said(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise Missing(f"{Path(str(process.args[-1])).name} ended with code {process.wait()} and no answer")  # type: ignore[index]  # args is our list
+        raise Missing(f"the process ended with code {process.wait()} and no answer")
     return line
 
 
@@ -244,7 +251,10 @@ def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
             said: dict[str, Any] = json.load(answer)
             return said
     except urllib.error.HTTPError as error:
-        raise Missing(f"the server refuses decisions: HTTP {error.code}") from None
+        with error:
+            raise Missing(f"the server refuses decisions: HTTP {error.code}") from None
+    except (urllib.error.URLError, OSError) as error:
+        raise Missing(f"the server does not answer: {error}") from None
 
 
 def _version(binary: Path) -> str:

@@ -27,6 +27,10 @@ QWEN = Published(
 def fetch_qwen(folder: Path, progress: Callable[[str, float], None]) -> ModelFile:
     """The model in `folder`, fetched the first time.
 
+    Args:
+        folder: not that of the demo models: whoever prepares those sweeps unfinished files away.
+        progress: told a step and the share done, 0..1.
+
     Raises:
         ModelMissing, ModelMismatch: it can't be fetched, or is not the pinned file.
     """

@@ -53,7 +53,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`growth`: of resident memory, from the end of the warm-up to its highest afterwards, as a share."""
+    """`growth`: of resident memory, from the end of the warm-up to its highest afterwards, as a share.
+    `files`: at its end and at the last sample. `threads`: the fewest in each half after it."""
 
     decisions: int
     rss_start: int
@@ -81,25 +82,20 @@ def steadiness(samples: Sequence[Sample], allowed: float = ALLOWED) -> Verdict:
     first, last = after[0], after[-1]
     peak = max(sample.rss for sample in after)
     growth = peak / first.rss - 1
-    # The last sample, not the highest: a timer's thread may be alive for a moment.
+    # The fewest of each half: a timer's thread may be alive for a moment.
+    half = len(after) // 2
+    threads = tuple(min(sample.threads for sample in some) for some in (after[:half], after[half:]))
     faults = [
         text
         for bad, text in (
             (growth > allowed, f"resident memory rose by {growth:.1%} (allowed: {allowed:.0%})"),
             (last.files > first.files, f"{last.files - first.files} file descriptor(s) more"),
-            (last.threads > first.threads, f"{last.threads - first.threads} thread(s) more"),
+            (threads[1] > threads[0], f"{threads[1] - threads[0]} thread(s) more"),
         )
         if bad
     ]
-    return Verdict(
-        total,
-        first.rss,
-        peak,
-        growth,
-        (first.files, last.files),
-        (first.threads, last.threads),
-        tuple(faults),
-    )
+    files = (first.files, last.files)
+    return Verdict(total, first.rss, peak, growth, files, (threads[0], threads[1]), tuple(faults))
 
 
 def batches(count: int, rng: random.Random) -> Iterator[list[EvalItem]]:

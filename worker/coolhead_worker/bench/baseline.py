@@ -103,6 +103,8 @@ class Bare:
         Raises:
             DecodeFailed: now or when made: an error of llama.cpp.
         """
+        if shape.prefix + shape.new > _ROOM:  # llama.cpp ends the process over a batch that is too long
+            raise DecodeFailed(f"no room for a bare call of {shape.prefix + shape.new} tokens")
         prefix = self._prefix(shape.prefix)
         batch = _Batch(_WORKING, shape.prefix, shape.new, shape.rows)
 

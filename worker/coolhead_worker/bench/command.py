@@ -71,7 +71,10 @@ def _alone(settings: Settings, stack: ExitStack, *, force: bool) -> None:
 def _progress(name: str) -> Iterator[Heard]:
     """A line on a terminal that tells what runs; nothing where stderr is no terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    # Where nothing moves, rich would still leave an empty line.
+    still = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=still) as progress:
         step = progress.add_task(name, total=None)
 
         def heard(number: int, variant: str) -> None:
