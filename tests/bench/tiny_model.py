@@ -1,6 +1,6 @@
-"""A model of half a million weights drawn by chance, with the vocabulary of a real one.
+"""A model of three million weights drawn by chance, with the vocabulary of a real one.
 
-It says nothing that means anything and takes a millisecond a call: what is under test is everything
+It says nothing that means anything and takes some milliseconds a call: what is under test is everything
 around the arithmetic.
 """
 
