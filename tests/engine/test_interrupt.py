@@ -20,7 +20,7 @@ from coolhead_worker.admission.gatekeeper import AFTER_ACQUIRE, Gatekeeper
 from coolhead_worker.admission.watch import Watch
 from coolhead_worker.clock import SystemClock
 from coolhead_worker.engine.llama_engine import LlamaEngine
-from coolhead_worker.engine.protocol import EvalItem, PlanKind
+from coolhead_worker.engine.protocol import EvalItem, PinnedSet, PlanKind
 from coolhead_worker.engine.resident import ResidentEngine
 from coolhead_worker.models import DemoModels
 
@@ -77,10 +77,10 @@ def test_memory_comes_back_when_a_model_is_given_up_and_its_numbers_when_it_is_l
     engine: ResidentEngine,
 ) -> None:
     process = psutil.Process()
-    before, plan = logits(engine), engine.plan_id(PlanKind.PINNED, QUESTIONS)
+    before, plan = logits(engine), engine.plan_id(PlanKind.PINNED, PinnedSet(QUESTIONS))
     resident = process.memory_info().rss
     engine.unload()
-    assert engine.plan_id(PlanKind.PINNED, QUESTIONS) == plan
+    assert engine.plan_id(PlanKind.PINNED, PinnedSet(QUESTIONS)) == plan
     assert engine.temperature(QUESTIONS["late"]) is None
     assert resident - process.memory_info().rss > 200 << 20  # weights of 258 MiB
     engine.load()
