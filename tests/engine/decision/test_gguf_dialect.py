@@ -11,7 +11,7 @@ from coolhead.questions import Choice, Noul, Score
 from coolhead_worker.engine.decision.gguf_dialect import GgufDialect
 from coolhead_worker.engine.decision.metadata import DecisionKind
 from coolhead_worker.engine.dialect import Dialect
-from coolhead_worker.engine.protocol import PlanKind, Readout
+from coolhead_worker.engine.protocol import PinnedSet, PlanKind, Readout
 from tests.engine.decision.prompts import LETTERS, TEMPLATES, spec
 from tests.engine.vocabulary import SmallVocabulary
 
@@ -145,3 +145,11 @@ def test_a_readout_has_a_log_probability_for_each_label_and_the_mean_mass(kind, 
     assert np.exp(folded.logits).sum() == pytest.approx(1.0)
     assert folded.mass == (0.5 if debias is Debias.REVERSED else 0.25)
     assert (folded.kind, folded.debias) == ("letters", debias)
+
+
+def test_a_prompt_with_the_questions_before_the_state_is_refused_in_one_line() -> None:
+    spoken = dialect(DecisionKind.OPENJEV)
+    with pytest.raises(ModelUnsupported, match="asked isolated"):
+        spoken.pinned_head(PinnedSet({}), {})
+    with pytest.raises(ModelUnsupported, match="asked isolated"):
+        spoken.pinned_branch("q", spoken.labels(NOUL, WORDS))

@@ -22,7 +22,7 @@ from coolhead_worker.judgement.artefact import FitBook
 from coolhead_worker.judgement.cascade import Assessed, Basis, assess, basis_of
 from coolhead_worker.judgement.fitted import Route
 from coolhead_worker.judgement.items import items_of, merged, numbers_of
-from coolhead_worker.judgement.plans import PlanIds, pinned_set
+from coolhead_worker.judgement.plans import PlanIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,14 @@ class TierCaller:
         if not asks:
             return []
         based = [self._bases(ask) for ask in asks]
-        items = [_items(ask, bases) for ask, bases in zip(asks, based, strict=True)]
+        items = [self._items(ask, bases) for ask, bases in zip(asks, based, strict=True)]
         said = self._evaluate(items, timeout_s)
         return [self._hear(*one) for one in zip(asks, based, said, strict=True)]
+
+    def _items(self, ask: Ask, bases: Mapping[str, Basis]) -> list[EvalItem]:
+        case = ask.case
+        shown = PinnedSet(case.questions.root) if case.task is None else self._plans.shown(case.task)
+        return items_of(text_of(case.job.state), shown, bases, case.policy)
 
     def _evaluate(
         self, items: Sequence[Sequence[EvalItem]], timeout_s: float
@@ -163,9 +168,3 @@ class TierCaller:
             case.policy.for_question(name),
             ask.routes.get(name),
         )
-
-
-def _items(ask: Ask, bases: Mapping[str, Basis]) -> list[EvalItem]:
-    case = ask.case
-    shown = PinnedSet(case.questions.root) if case.task is None else pinned_set(case.task)
-    return items_of(text_of(case.job.state), shown, bases, case.policy)

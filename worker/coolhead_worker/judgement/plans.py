@@ -27,9 +27,12 @@ class PlanIds:
 
     def __init__(self, engine: Engine, tasks: Mapping[str, Task]) -> None:
         self._alone = {kind: engine.plan_id(kind) for kind in (PlanKind.ISOLATED, PlanKind.TRUNK)}
-        self._pinned = {
-            task.name: engine.plan_id(PlanKind.PINNED, pinned_set(task)) for task in tasks.values()
-        }
+        self._sets = {task.name: pinned_set(task) for task in tasks.values()}
+        self._pinned = {name: engine.plan_id(PlanKind.PINNED, shown) for name, shown in self._sets.items()}
+
+    def shown(self, task: Task) -> PinnedSet:
+        """What stands before the state when the questions of this task, one of those given, are pinned."""
+        return self._sets[task.name]
 
     def pinned(self, task: str | None) -> str | None:
         """The id under which the questions of a task stand before the state; None for no such task."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coolhead.errors import InvalidQuestion
+from coolhead.errors import InvalidQuestion, ModelUnsupported
 from coolhead.policy import Debias
 from coolhead.questions import Choice, Content, Noul, NoulCriteria, Question, Score
 from coolhead_worker.engine.decision.fold import log_softmax
@@ -28,6 +28,8 @@ VERSION = 1
 
 REMEMBERED = 1024
 """Branches that are kept: a template is slow, and is asked anew with every state."""
+
+_UNPINNED = "this model's author has no prompt with the questions before the state: they are asked isolated"
 
 SAMPLES: tuple[Question, ...] = (
     Noul(instructions="q"),
@@ -143,13 +145,21 @@ class Authored(ABC):
         """A whole prompt, with the labels that this vocabulary has."""
         return self.script(question, self.labels(question, self.tokeniser), order)
 
-    def pinned_head(self, pinned: PinnedSet, labels: Mapping[str, Labels]) -> tuple[Piece, ...]:
-        """Never asked: `pins` is False."""
-        raise NotImplementedError
+    def pinned_head(
+        self,
+        pinned: PinnedSet,  # noqa: ARG002 - the seam's
+        labels: Mapping[str, Labels],  # noqa: ARG002 - the seam's
+    ) -> tuple[Piece, ...]:
+        """Refused, as `pins` says beforehand."""
+        raise ModelUnsupported(_UNPINNED)
 
-    def pinned_branch(self, name: str, labels: Labels) -> tuple[Piece, ...]:
-        """Never asked: `pins` is False."""
-        raise NotImplementedError
+    def pinned_branch(
+        self,
+        name: str,  # noqa: ARG002 - the seam's
+        labels: Labels,  # noqa: ARG002 - the seam's
+    ) -> tuple[Piece, ...]:
+        """Refused, as `pins` says beforehand."""
+        raise ModelUnsupported(_UNPINNED)
 
     def _sample(self, question: Question) -> list[Script]:
         """Its prompt, or none where the author has no words for such a question."""
